@@ -1,0 +1,88 @@
+"""Two things that every module with complex or unitary parameters needs and ``nn.Module`` does not give.
+
+Note [Precision of complex parameters]
+``nn.Module.double()`` passes over complex parameters and ``.to(torch.float64)`` drops their imaginary part.
+``ComplexModule`` hands both a real view of each complex tensor instead, so that every conversion of a module moves
+its complex tensors to the complex type of the same precision.
+
+Note [The mark]
+An optimizer sees parameters, not modules, so a unitary parameter carries a mark. PyTorch makes a new ``Parameter`` on
+deepcopy, on ``.to("meta")`` and on ``load_state_dict(assign=True)``, and the mark would be lost with the old one;
+therefore the owner remembers the names and sets the mark again at the three places where its parameters can change.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from urnn._checks import PRECISIONS
+
+_MARK = "_urnn_unitary"
+
+
+def mark_unitary(parameter: Tensor) -> None:
+    """Tell ``urnn.optim`` to move ``parameter`` along U(n)."""
+    setattr(parameter, _MARK, True)
+
+
+def is_unitary(parameter: Tensor) -> bool:
+    """Whether ``parameter`` carries the mark of a unitary parameter (this says nothing about its value)."""
+    return getattr(parameter, _MARK, False) is True
+
+
+class ComplexModule(nn.Module):
+    """A module whose complex parameters follow ``.float()``, ``.double()`` and ``.to``, and keep their marks."""
+
+    _unitary_names: tuple[str, ...] = ()
+
+    def register_unitary(self, name: str, parameter: nn.Parameter) -> None:
+        """Register ``parameter`` as one that the optimizers of ``urnn.optim`` keep on U(n)."""
+        self._unitary_names = (*self._unitary_names, name)
+        self.register_parameter(name, parameter)
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        """As ``nn.Module.register_parameter``; also reached by assignment and ``load_state_dict(assign=True)``."""
+        super().register_parameter(name, param)
+        self._set_marks()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        fn = _of_real_views(fn)
+        for tensor in (*self.parameters(recurse), *self.buffers(recurse)):
+            if tensor.is_complex() or tensor.is_floating_point():
+                fn(torch.empty(0, dtype=tensor.dtype, device=tensor.device))  # a refusal must come before any change
+                break
+        module = super()._apply(fn, recurse)
+        self._set_marks()
+        return module
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._set_marks()
+
+    def _set_marks(self) -> None:
+        for name in self._unitary_names:
+            parameter = self._parameters.get(name)
+            if parameter is not None:
+                mark_unitary(parameter)
+
+
+def _of_real_views(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Wrap ``fn`` (a conversion of ``nn.Module``) so that complex tensors pass through it as real ones."""
+
+    def convert(tensor: Tensor) -> Tensor:
+        if not (tensor.is_complex() or tensor.is_floating_point()):
+            return fn(tensor)
+        real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+        out = fn(real)
+        out = out.real if out.is_complex() else out  # .to(torch.complex128) asks for that precision
+        if out.dtype not in PRECISIONS:
+            raise TypeError(
+                f"dtype: expected float32 or float64 (or their complex types), got {out.dtype}. "
+                "PyTorch has no complex arithmetic in half precision: keep the module in float32; "
+                "under torch.autocast it computes in float32 by itself."
+            )
+        return torch.view_as_complex(out.contiguous()) if tensor.is_complex() else out
+
+    return convert

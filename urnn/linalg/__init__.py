@@ -1,0 +1,33 @@
+"""Pure functions of tensors for unitary matrices; no Module, no state."""
+
+from urnn.linalg.stiefel import (
+    cayley_step,
+    exponential_step,
+    lie_gradient,
+    newton_schulz,
+    skew,
+    tangent_projection,
+)
+from urnn.linalg.unitary import (
+    check_unitary_matrix,
+    haar_unitary,
+    is_unitary_matrix,
+    nearest_unitary,
+    unitarity_defect,
+    unitarity_tol,
+)
+
+__all__ = [
+    "cayley_step",
+    "check_unitary_matrix",
+    "exponential_step",
+    "haar_unitary",
+    "is_unitary_matrix",
+    "lie_gradient",
+    "nearest_unitary",
+    "newton_schulz",
+    "skew",
+    "tangent_projection",
+    "unitarity_defect",
+    "unitarity_tol",
+]
