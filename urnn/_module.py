@@ -3,7 +3,8 @@
 Note [Precision of complex parameters]
 ``nn.Module.double()`` passes over complex parameters and ``.to(torch.float64)`` drops their imaginary part.
 ``ComplexModule`` hands both a real view of each complex tensor instead, so that every conversion of a module moves
-its complex tensors to the complex type of the same precision.
+its complex tensors to the complex type of the same precision. A matrix that is unitary to single precision is not
+unitary to double, so on the way to a finer type unitary tensors are polished.
 
 Note [The mark]
 An optimizer sees parameters, not modules, so a unitary parameter carries a mark. PyTorch makes a new ``Parameter`` on
@@ -11,13 +12,14 @@ deepcopy, on ``.to("meta")`` and on ``load_state_dict(assign=True)``, and the ma
 therefore the owner remembers the names and sets the mark again at the three places where its parameters can change.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from urnn._checks import PRECISIONS
+from urnn.linalg import newton_schulz
 
 _MARK = "_urnn_unitary"
 
@@ -37,10 +39,13 @@ class ComplexModule(nn.Module):
 
     _unitary_names: tuple[str, ...] = ()
 
-    def register_unitary(self, name: str, parameter: nn.Parameter) -> None:
-        """Register ``parameter`` as one that the optimizers of ``urnn.optim`` keep on U(n)."""
+    def register_unitary(self, name: str, tensor: Tensor) -> None:
+        """Register a unitary tensor: a parameter, which the optimizers of ``urnn.optim`` keep on U(n), or a buffer."""
         self._unitary_names = (*self._unitary_names, name)
-        self.register_parameter(name, parameter)
+        if isinstance(tensor, nn.Parameter):
+            self.register_parameter(name, tensor)
+        else:
+            self.register_buffer(name, tensor)
 
     def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
         """As ``nn.Module.register_parameter``; also reached by assignment and ``load_state_dict(assign=True)``."""
@@ -53,19 +58,38 @@ class ComplexModule(nn.Module):
             if tensor.is_complex() or tensor.is_floating_point():
                 fn(torch.empty(0, dtype=tensor.dtype, device=tensor.device))  # a refusal must come before any change
                 break
+        before = {name: tensor.dtype for name, tensor in self._unitary_tensors()}
         module = super()._apply(fn, recurse)
         self._set_marks()
+        for name, tensor in self._unitary_tensors():
+            finer = torch.finfo(tensor.dtype).eps < torch.finfo(before[name]).eps
+            if finer and not tensor.is_meta:
+                with torch.no_grad():
+                    tensor.copy_(newton_schulz(newton_schulz(tensor)))
         return module
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._set_marks()
 
-    def _set_marks(self) -> None:
+    def _unitary_tensors(self) -> Iterator[tuple[str, Tensor]]:
         for name in self._unitary_names:
-            parameter = self._parameters.get(name)
-            if parameter is not None:
-                mark_unitary(parameter)
+            tensor = self._parameters.get(name)
+            if (tensor := self._buffers.get(name) if tensor is None else tensor) is not None:
+                yield name, tensor
+
+    def _set_marks(self) -> None:
+        for _, tensor in self._unitary_tensors():
+            if isinstance(tensor, nn.Parameter):
+                mark_unitary(tensor)
+
+
+def unitary_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Name and value of every tensor of ``model`` that has to be unitary: marked parameters, and bases in buffers."""
+    for prefix, module in model.named_modules():
+        if isinstance(module, ComplexModule):
+            for name, tensor in module._unitary_tensors():
+                yield f"{prefix}.{name}" if prefix else name, tensor
 
 
 def _of_real_views(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

@@ -22,6 +22,8 @@ else:
 
 Square = Complex[Tensor, "*batch n n"]
 """A (batch of) complex square matrices; unitary where the text says so."""
+RealSquare = Float[Tensor, "*batch n n"]
+"""Real square matrices."""
 Vectors = Complex[Tensor, "*batch n"]
 """Complex vectors along the last dimension."""
 Reals = Float[Tensor, "*batch n"]

@@ -1,11 +1,14 @@
 """Pure functions of tensors for unitary matrices; no Module, no state."""
 
+from urnn.linalg.precision import full_precision
 from urnn.linalg.stiefel import (
     cayley_step,
     exponential_step,
     lie_gradient,
     newton_schulz,
+    reals_from_skew,
     skew,
+    skew_from_reals,
     tangent_projection,
 )
 from urnn.linalg.unitary import (
@@ -15,19 +18,24 @@ from urnn.linalg.unitary import (
     nearest_unitary,
     unitarity_defect,
     unitarity_tol,
+    unitary_eig,
 )
 
 __all__ = [
     "cayley_step",
     "check_unitary_matrix",
     "exponential_step",
+    "full_precision",
     "haar_unitary",
     "is_unitary_matrix",
     "lie_gradient",
     "nearest_unitary",
     "newton_schulz",
+    "reals_from_skew",
     "skew",
+    "skew_from_reals",
     "tangent_projection",
     "unitarity_defect",
     "unitarity_tol",
+    "unitary_eig",
 ]

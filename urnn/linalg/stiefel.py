@@ -10,12 +10,27 @@ G is the gradient as autograd returns it, dL/dRe W + i dL/dIm W. Along the step 
 import torch
 from torch import Tensor
 
-from urnn._typing import Square
+from urnn._typing import RealSquare, Square
 
 
 def skew(X: Square) -> Square:
     """The skew-Hermitian part, (X - X^H) / 2."""
     return (X - X.mH) / 2
+
+
+def skew_from_reals(S: RealSquare) -> Square:
+    """The skew-Hermitian matrix ``(S - S^T)/2 + i (S + S^T)/2`` of n^2 real numbers: a linear isometry onto u(n).
+
+    >>> A = skew_from_reals(torch.eye(2))
+    >>> bool((A == -A.mH).all())
+    True
+    """
+    return torch.complex(S - S.mT, S + S.mT) / 2
+
+
+def reals_from_skew(A: Square) -> RealSquare:
+    """The inverse of ``skew_from_reals``: coordinates of ``A`` in the Lie algebra."""
+    return A.real + A.imag
 
 
 def lie_gradient(W: Square, G: Square) -> Square:

@@ -4,7 +4,8 @@ import torch
 from torch import Generator, Tensor
 
 from urnn._checks import PRECISIONS, check_complex, check_int, check_precision, check_square, check_tensor
-from urnn._typing import Scalars, Square
+from urnn._typing import Reals, Scalars, Square
+from urnn.linalg.precision import full_precision
 
 
 def unitarity_tol(n: int, dtype: torch.dtype) -> float:
@@ -23,7 +24,8 @@ def unitarity_defect(W: Square) -> Scalars:
     0.0
     """
     eye = torch.eye(W.shape[-1], dtype=W.dtype, device=W.device)
-    return (W.mH @ W - eye).abs().amax(dim=(-2, -1))
+    with full_precision():
+        return (W.mH @ W - eye).abs().amax(dim=(-2, -1))
 
 
 def is_unitary_matrix(W: Square) -> bool:
@@ -101,3 +103,23 @@ def nearest_unitary(W: Tensor) -> Tensor:
         raise ValueError("W: expected finite entries, got NaN or inf.")
     U, _, Vh = torch.linalg.svd(W)
     return U @ Vh
+
+
+def unitary_eig(W: Square) -> tuple[Reals, Square]:
+    """Eigenphases in (-pi, pi], ascending, and an orthonormal eigenbasis: ``W = Q diag(e^{i phase}) Q^H``.
+
+    Works in complex128. A unitary matrix is normal, so eigenvectors sorted by phase and orthonormalised by QR stay
+    eigenvectors, in clusters of equal phases too.
+
+    >>> phases, Q = unitary_eig(torch.diag(torch.tensor([1j, -1.0])))
+    >>> phases.div(torch.pi).tolist()
+    [0.5, 1.0]
+    """
+    check_complex("W", check_tensor("W", W))
+    check_square("W", W)
+    eigenvalues, vectors = torch.linalg.eig(W.to(torch.complex128))
+    order = eigenvalues.angle().argsort(-1)
+    Q = torch.linalg.qr(vectors.gather(-1, order.unsqueeze(-2).expand_as(vectors)))[0]
+    with full_precision():
+        phases = (Q.conj() * (W.to(torch.complex128) @ Q)).sum(-2).angle()
+    return phases, Q

@@ -1,0 +1,66 @@
+"""The table of backends, and the choice of one.
+
+A backend is a module with ``forward`` and ``backward`` of the signatures in ``explicit.py``. To add one: one file (or
+folder) here and one line in ``BACKENDS``; the contract tests then run it.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from urnn._checks import check_choice
+
+
+class Problem(NamedTuple):
+    """What a backend may look at when it says whether it can serve."""
+
+    device: torch.device
+    dtype: torch.dtype
+    n: int
+    nonlinearity: str
+
+
+class Kernels(Protocol):
+    """The two functions of a backend."""
+
+    @property
+    def forward(self) -> Callable[..., Tensor]: ...
+    @property
+    def backward(self) -> Callable[..., tuple[Tensor, Tensor, Tensor]]: ...
+
+
+@dataclass(frozen=True)
+class Backend:
+    """``why_not(problem)`` is None or the reason why the backend cannot serve; ``module`` is imported on first use."""
+
+    module: str
+    why_not: Callable[[Problem], str | None]
+
+    def load(self) -> Kernels:
+        """Import the kernels. An error in there is never swallowed."""
+        return cast(Kernels, importlib.import_module(self.module))
+
+
+BACKENDS: dict[str, Backend] = {  # tried in this order by backend="auto"
+    "explicit": Backend("urnn.ops.explicit", lambda _: None),
+}
+BACKEND_NAMES = ("auto", *BACKENDS, "reference")
+"""``reference`` is plain autograd and no kernel; it is taken by name only."""
+
+
+def check_backend(name: str, backend: object) -> str:
+    """``backend`` must be ``auto``, ``reference`` or in the table."""
+    return check_choice(name, backend, BACKEND_NAMES)
+
+
+def choose(backend: str, problem: Problem) -> Kernels:
+    """The kernels of ``backend``, or of the first that can serve; raises the reason where the named one cannot."""
+    if backend != "auto":
+        if reason := BACKENDS[backend].why_not(problem):
+            raise ValueError(f"backend: {backend!r} cannot serve here: {reason}. backend='auto' takes one that can.")
+        return BACKENDS[backend].load()
+    return next(b for b in BACKENDS.values() if b.why_not(problem) is None).load()

@@ -1,0 +1,217 @@
+"""The recurrence as an operator of PyTorch: opaque to torch.compile, known to export, vmap and autograd.
+
+Note [Why two operators under an autograd.Function]
+Inductor cannot generate code for complex tensors, so it must not look inside. ``torch.library.custom_op`` would do
+that too, but breaks ``vmap(grad(...))`` (torch 2.13). Here forward and backward are operators with a fake and a vmap
+rule each (vmap goes into the ensemble dimension), and the Functions join them. A second backward raises.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from urnn.ops.backends import Problem, choose
+from urnn.ops.layout import exact_types, final_state, project, project_backward, recurrent_matrix_gradient
+
+_SETTINGS = "str nonlinearity, bool reverse, bool half_gradient, str backend"
+_library = torch.library.Library("urnn", "DEF")
+_library.define(
+    "recurrence(Tensor x, Tensor? V, Tensor W, Tensor b, Tensor h_0, Tensor? lengths, "
+    f"{_SETTINGS}) -> (Tensor, Tensor)"
+)
+_library.define(
+    "recurrence_backward(Tensor? grad_h, Tensor? grad_h_n, Tensor h, Tensor x, Tensor? V, Tensor W, Tensor b, "
+    f"Tensor h_0, Tensor? lengths, bool need_dx, {_SETTINGS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+
+
+def _forward(
+    x: Tensor,
+    V: Tensor | None,
+    W: Tensor,
+    b: Tensor,
+    h_0: Tensor,
+    lengths: Tensor | None,
+    nonlinearity: str,
+    reverse: bool,
+    half_gradient: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    kernels = choose(backend, Problem(W.device, W.dtype, W.shape[-1], nonlinearity))
+    with exact_types(x):
+        u = x.clone(memory_format=torch.contiguous_format) if V is None else project(x, V)
+        h = kernels.forward(u, W, b, h_0, lengths, nonlinearity, reverse)
+        return h, final_state(h, h_0, lengths, reverse)
+
+
+def _backward(
+    grad_h: Tensor | None,
+    grad_h_n: Tensor | None,
+    h: Tensor,
+    x: Tensor,
+    V: Tensor | None,
+    W: Tensor,
+    b: Tensor,
+    h_0: Tensor,
+    lengths: Tensor | None,
+    need_dx: bool,
+    nonlinearity: str,
+    reverse: bool,
+    half_gradient: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    kernels = choose(backend, Problem(W.device, W.dtype, W.shape[-1], nonlinearity))
+    with exact_types(x):
+        dz, db, dh_0 = kernels.backward(grad_h, grad_h_n, h, x, V, W, b, h_0, lengths, nonlinearity, reverse)
+        dW = recurrent_matrix_gradient(dz, h, h_0, lengths, reverse, half_gradient)
+        dx, dV = project_backward(dz, x, V, need_dx)
+    none = x.new_empty(0)
+    return (none if dx is None else dx), (none if dV is None else dV.contiguous()), dW.contiguous(), db, dh_0
+
+
+def _forward_fake(
+    x: Tensor, V: Tensor | None, W: Tensor, b: Tensor, h_0: Tensor, *_: object
+) -> tuple[Tensor, Tensor]:
+    return W.new_empty((x.shape[0], *h_0.shape)), W.new_empty(h_0.shape)
+
+
+def _backward_fake(
+    grad_h: Tensor | None,
+    grad_h_n: Tensor | None,
+    h: Tensor,
+    x: Tensor,
+    V: Tensor | None,
+    W: Tensor,
+    b: Tensor,
+    h_0: Tensor,
+    lengths: Tensor | None,
+    need_dx: bool,
+    *_: object,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    dx = x.new_empty(x.shape if need_dx or V is None else (0,))
+    dV = x.new_empty(0) if V is None else V.new_empty(V.shape)
+    return dx, dV, W.new_empty(W.shape), b.new_empty(b.shape), h_0.new_empty(h_0.shape)
+
+
+def _into_ensemble(size: int, tensor: Tensor | None, in_dim: int | None, ensemble_dim: int) -> Tensor | None:
+    """Merge the dimension that vmap runs over into the ensemble dimension."""
+    if tensor is None:
+        return None
+    if in_dim is None:
+        shape = list(tensor.shape)
+        tensor = tensor.unsqueeze(ensemble_dim).expand(*shape[:ensemble_dim], size, *shape[ensemble_dim:])
+    else:
+        tensor = tensor.movedim(in_dim, ensemble_dim)
+    return tensor.flatten(ensemble_dim, ensemble_dim + 1)
+
+
+def _vmap(ensemble_dims: Sequence[int], out_dims: Sequence[int], op: Any) -> Any:
+    """The vmap rule of ``op``, whose leading arguments and results have their ensemble dimension at these places."""
+
+    def rule(info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
+        size, count = info.batch_size, len(ensemble_dims)
+        tensors = [
+            _into_ensemble(size, *pair) for pair in zip(args[:count], in_dims[:count], ensemble_dims, strict=True)
+        ]
+        outputs = op(*tensors, *args[count:])
+        apart = tuple(
+            out.unflatten(dim, (size, -1)) if out.dim() > 1 else out
+            for out, dim in zip(outputs, out_dims, strict=True)
+        )
+        return apart, tuple(
+            dim if out.dim() > 1 else None for out, dim in zip(outputs, out_dims, strict=True)
+        )
+
+    return rule
+
+
+_library.impl("recurrence", _forward, "CompositeExplicitAutograd")
+_library.impl("recurrence_backward", _backward, "CompositeExplicitAutograd")
+torch.library.register_fake("urnn::recurrence", _forward_fake, lib=_library)
+torch.library.register_fake("urnn::recurrence_backward", _backward_fake, lib=_library)
+torch.library.register_vmap(
+    "urnn::recurrence", _vmap((1, 0, 0, 0, 0, 0), (1, 0), torch.ops.urnn.recurrence), lib=_library
+)
+torch.library.register_vmap(
+    "urnn::recurrence_backward",
+    _vmap((1, 0, 1, 1, 0, 0, 0, 0, 0), (1, 0, 0, 0, 0), torch.ops.urnn.recurrence_backward),
+    lib=_library,
+)
+
+
+class _Backward(torch.autograd.Function):
+    """The first backward; differentiating it again raises."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        grad_h: Tensor | None,
+        grad_h_n: Tensor | None,
+        h: Tensor,
+        x: Tensor,
+        V: Tensor | None,
+        W: Tensor,
+        b: Tensor,
+        h_0: Tensor,
+        lengths: Tensor | None,
+        need_dx: bool,
+        nonlinearity: str,
+        reverse: bool,
+        half_gradient: bool,
+        backend: str,
+    ) -> Any:
+        return torch.ops.urnn.recurrence_backward(
+            grad_h, grad_h_n, h, x, V, W, b, h_0, lengths, need_dx, nonlinearity, reverse, half_gradient, backend
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise RuntimeError(
+            "The fused recurrences have no second derivative. Build the layer with backend='reference', "
+            "which autograd differentiates as often as one likes."
+        )
+
+
+class Recurrence(torch.autograd.Function):
+    """Joins the two operators. Arguments as in the schema of ``urnn::recurrence``."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x: Tensor,
+        V: Tensor | None,
+        W: Tensor,
+        b: Tensor,
+        h_0: Tensor,
+        lengths: Tensor | None,
+        nonlinearity: str,
+        reverse: bool,
+        half_gradient: bool,
+        backend: str,
+    ) -> Any:
+        return torch.ops.urnn.recurrence(
+            x, V, W, b, h_0, lengths, nonlinearity, reverse, half_gradient, backend
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs[:6], output[0])
+        ctx.settings = inputs[6:]
+
+    @staticmethod
+    def backward(ctx: Any, grad_h: Tensor | None, grad_h_n: Tensor | None) -> Any:
+        x, V, W, b, h_0, lengths, h = ctx.saved_tensors
+        need_dx = ctx.needs_input_grad[0]
+        dx, dV, dW, db, dh_0 = _Backward.apply(
+            grad_h, grad_h_n, h, x, V, W, b, h_0, lengths, need_dx, *ctx.settings
+        )
+        return dx if need_dx else None, dV if V is not None else None, dW, db, dh_0, *[None] * (1 + len(ctx.settings))
