@@ -1,0 +1,28 @@
+"""Recurrent networks with a unitary recurrence matrix: layers, parametrizations, and optimizers that stay on U(N)."""
+
+from importlib.metadata import version
+
+from urnn import capacity, linalg, ops, optim, parametrizations
+from urnn.nn import ComplexLinear, ComplexToReal, ModReLU, UnitaryRNN, UnitaryRNNCell
+from urnn.parametrizations import PARAMETRIZATIONS, unitary
+from urnn.state import check_unitary, load_state_dict
+
+__version__ = version("urnn")
+
+__all__ = [
+    "PARAMETRIZATIONS",
+    "ComplexLinear",
+    "ComplexToReal",
+    "ModReLU",
+    "UnitaryRNN",
+    "UnitaryRNNCell",
+    "__version__",
+    "capacity",
+    "check_unitary",
+    "linalg",
+    "load_state_dict",
+    "ops",
+    "optim",
+    "parametrizations",
+    "unitary",
+]

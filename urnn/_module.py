@@ -12,14 +12,14 @@ deepcopy, on ``.to("meta")`` and on ``load_state_dict(assign=True)``, and the ma
 therefore the owner remembers the names and sets the mark again at the three places where its parameters can change.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from urnn._checks import PRECISIONS
-from urnn.linalg import newton_schulz
+from urnn.linalg import check_unitary_matrix, newton_schulz
 
 _MARK = "_urnn_unitary"
 
@@ -61,12 +61,30 @@ class ComplexModule(nn.Module):
         before = {name: tensor.dtype for name, tensor in self._unitary_tensors()}
         module = super()._apply(fn, recurse)
         self._set_marks()
+        self._polish(before)
+        return module
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Refuse a W that is not unitary: the load then raises, and this module keeps its values."""
+        error_messages: list[str] = args[-1]
+        incoming = [(name, W, state_dict.get(prefix + name)) for name, W in self._unitary_tensors()]
+        for name, W, new in incoming:
+            if isinstance(new, Tensor) and new.is_complex() and not new.is_meta and new.shape == W.shape:
+                try:
+                    check_unitary_matrix(prefix + name, new.detach())
+                except ValueError as error:
+                    error_messages.append(f"{error} urnn.load_state_dict(model, state, project=True) does that.")
+                    return
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        self._polish({name: new.dtype for name, _, new in incoming if isinstance(new, Tensor)})
+
+    def _polish(self, before: Mapping[str, torch.dtype]) -> None:
+        """Make those tensors unitary to their own precision that came from a coarser one."""
         for name, tensor in self._unitary_tensors():
-            finer = torch.finfo(tensor.dtype).eps < torch.finfo(before[name]).eps
-            if finer and not tensor.is_meta:
+            coarse = before.get(name, tensor.dtype)
+            if torch.finfo(tensor.dtype).eps < torch.finfo(coarse).eps and not tensor.is_meta:
                 with torch.no_grad():
                     tensor.copy_(newton_schulz(newton_schulz(tensor)))
-        return module
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -18,11 +18,12 @@ def unitarity_tol(n: int, dtype: torch.dtype) -> float:
 
 
 def unitarity_defect(W: Square) -> Scalars:
-    """Largest entry of |W^H W - I|, one number for each matrix of the batch; NaN if W has a NaN.
+    """Largest entry of |W^H W - I|, one number for each matrix of the batch; NaN if W has a NaN. Without gradient.
 
     >>> float(unitarity_defect(torch.eye(3, dtype=torch.complex64)))
     0.0
     """
+    W = W.detach()
     eye = torch.eye(W.shape[-1], dtype=W.dtype, device=W.device)
     with full_precision():
         return (W.mH @ W - eye).abs().amax(dim=(-2, -1))

@@ -1,0 +1,170 @@
+"""What the three optimizers share: which parameters are unitary, and how those move.
+
+Note [Two kinds of parameters]
+An optimizer of this package takes any parameters. Those without the mark of a unitary parameter are handed to
+torch.optim's own step, in the groups that they are in. Those with the mark move along U(n): the class says in which
+direction of the Lie algebra (``_direction``), the group says how (Cayley or exponential step, rate, polish). The mark is
+read at each step and not at construction.
+
+Note [Rates]
+``unitary_lr=None`` follows the group's ``lr``. A number is the rate itself; a scheduler, which changes ``lr`` alone,
+scales it in proportion.
+"""
+
+from collections.abc import Callable, Mapping
+from inspect import unwrap
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from urnn._checks import check_choice, check_number
+from urnn._module import is_unitary
+from urnn.linalg import cayley_step, exponential_step, full_precision, newton_schulz
+
+STEPS: dict[str, Callable[..., Tensor]] = {"cayley": cayley_step, "exponential": exponential_step}
+Closure = Callable[[], float]
+
+
+class UnitaryOptimizer(torch.optim.Optimizer):
+    """Mix-in in front of a class of torch.optim."""
+
+    unitary_factor: ClassVar[float]
+    """``unitary_lr=None`` means this times ``lr``."""
+
+    def _direction(
+        self, group: Mapping[str, Any], W: Tensor, G: Tensor, state: dict[str, Tensor], step: float | Tensor
+    ) -> Tensor:
+        """The skew-Hermitian direction to move against. Updates ``state`` in place.
+
+        All tensors are (E, n, n) or (E,). ``step`` counts this step already; it is a tensor (E,) where the group is
+        ``capturable`` and a number elsewhere.
+        """
+        raise NotImplementedError
+
+    def _new_state(self, group: Mapping[str, Any], W: Tensor) -> dict[str, Tensor]:
+        """What ``_direction`` remembers of one parameter, with the leading dimensions of ``W``."""
+        raise NotImplementedError
+
+    def __init__(self, params: ParamsT, own: dict[str, Any], **options: Any) -> None:
+        """Make torch.optim's optimizer with ``options``; ``own`` are the defaults that this package adds."""
+        self._own_defaults = own
+        super().__init__(params, **options)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As torch.optim's, with the options of unitary parameters checked first."""
+        self.defaults.update(self.__dict__.pop("_own_defaults", {}))
+        options = {**self.defaults, **param_group}
+        if options["unitary_lr"] is not None:
+            check_number("unitary_lr", options["unitary_lr"], 0.0)
+        check_choice("unitary_step", options["unitary_step"], STEPS)
+        if not isinstance(options["polish"], bool):
+            raise TypeError(f"polish: expected a bool, got {type(options['polish']).__name__}")
+        self._check_options(options)
+        super().add_param_group(param_group)
+        unitary = [p for p in self.param_groups[-1]["params"] if is_unitary(p)]
+        fault = None
+        if unitary and len(unitary) == len(self.param_groups[-1]["params"]) and param_group.get("weight_decay"):
+            fault = (
+                f"weight_decay: expected 0 in a group of unitary parameters, got {param_group['weight_decay']}. "
+                "A unitary matrix cannot shrink; set it in the groups of the other parameters."
+            )
+        if unitary and options.get("differentiable"):
+            fault = "differentiable: expected False with unitary parameters, got True"
+        if fault:
+            self.param_groups.pop()
+            raise ValueError(fault)
+
+    def _check_options(self, options: Mapping[str, Any]) -> None:
+        """Check what a class adds."""
+
+    def _init_group(self, group: dict[str, Any], *lists: Any) -> Any:
+        """torch.optim's gathering of parameters and state, for the ordinary parameters alone."""
+        ordinary = [p for p in group["params"] if not is_unitary(p)]
+        return super()._init_group({**group, "params": ordinary}, *lists)  # type: ignore[misc]
+
+    @torch.no_grad()
+    def step(self, closure: Closure | None = None) -> float | None:  # type: ignore[override]
+        """Take one step. ``closure`` evaluates the model anew and returns the loss."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._step_ordinary()
+        self._step_unitary()
+        return loss
+
+    def _step_ordinary(self) -> None:
+        """torch.optim's own step. Its profiling wrapper is left out: it would run the hooks of this optimizer twice."""
+        step = super().step.__func__  # type: ignore[attr-defined]
+        unwrap(step, stop=lambda f: not getattr(f, "hooked", False))(self)
+
+    def _step_unitary(self) -> None:
+        for group in self.param_groups:
+            for bucket in self._buckets(group):
+                self._move(group, bucket)
+
+    def _buckets(self, group: Mapping[str, Any]) -> list[list[Tensor]]:
+        """Unitary parameters that have a gradient; those of one size, type, device and age together."""
+        buckets: dict[tuple[Any, ...], list[Tensor]] = {}
+        for p in group["params"]:
+            if p.grad is None or not is_unitary(p):
+                continue
+            state = self.state[p]
+            if not state:  # torch.optim's own convention: the count lies on the CPU, except for CUDA graphs
+                device = p.device if group.get("capturable") else "cpu"
+                state.update(step=torch.zeros((), device=device), **self._new_state(group, p))
+            age = None if group.get("capturable") else int(state["step"])
+            buckets.setdefault((p.shape[-1], p.dim(), p.dtype, p.device, age), []).append(p)
+        return list(buckets.values())
+
+    def _count(self, group: Mapping[str, Any], parameters: list[Tensor]) -> float | Tensor:
+        """Count this step, and say which one it is."""
+        steps = [self.state[p]["step"].add_(1) for p in parameters]
+        if not group.get("capturable"):
+            return float(steps[0])
+        return torch.cat([step.expand(p.shape[:-2].numel()) for step, p in zip(steps, parameters, strict=True)])
+
+    def _move(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        """Move parameters of one size together, as one batch of matrices."""
+        step = self._count(group, parameters)
+        leading = parameters[0].dim() - 2
+        kept = {key: [self.state[p][key] for p in parameters] for key in self.state[parameters[0]] if key != "step"}
+        state = {key: _merge(tensors, tensors[0].dim() - leading) for key, tensors in kept.items()}
+        W = _merge(parameters, 2)
+        G = _merge([p.grad for p in parameters if p.grad is not None], 2)
+        with full_precision():
+            A = self._direction(group, W, -G if group.get("maximize") else G, state, step)
+            W = STEPS[group["unitary_step"]](W, A, self._rate(group))
+            if group["polish"]:
+                W = newton_schulz(W)
+        _split(W, parameters)
+        for key, tensors in kept.items():
+            _split(state[key], tensors)
+
+    def _rate(self, group: Mapping[str, Any]) -> float | Tensor:
+        """The rate of the unitary parameters; see Note [Rates]."""
+        if group["unitary_lr"] is None:
+            rate: float | Tensor = self.unitary_factor * group["lr"]
+            return rate
+        initial = group.get("initial_lr")
+        scaled: float | Tensor = group["unitary_lr"] * (group["lr"] / initial if initial else 1.0)
+        return scaled
+
+
+def _merge(tensors: list[Tensor], inner: int) -> Tensor:
+    """Tensors (..., <inner dimensions>) as one (E, <inner dimensions>); a view where there is but one."""
+    flat = [t.reshape(-1, *t.shape[t.dim() - inner :]) for t in tensors]
+    return flat[0] if len(flat) == 1 else torch.cat(flat)
+
+
+def _split(merged: Tensor, tensors: list[Tensor]) -> None:
+    """Write ``merged`` back to what ``_merge`` made it of."""
+    if len(tensors) == 1 and merged.data_ptr() == tensors[0].data_ptr():
+        return  # a view that was changed in place
+    start = 0
+    for t in tensors:
+        size = t.numel() // max(merged[0].numel(), 1) if merged.dim() > 1 else t.numel()
+        t.copy_(merged[start : start + size].view_as(t))
+        start += size
