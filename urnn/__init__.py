@@ -1,13 +1,16 @@
 """Recurrent networks with a unitary recurrence matrix: layers, parametrizations, and optimizers that stay on U(N)."""
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from urnn import capacity, linalg, ops, optim, parametrizations
 from urnn.nn import ComplexLinear, ComplexToReal, ModReLU, UnitaryRNN, UnitaryRNNCell
 from urnn.parametrizations import PARAMETRIZATIONS, unitary
 from urnn.state import check_unitary, load_state_dict
 
-__version__ = version("urnn")
+try:
+    __version__ = version("urnn")
+except PackageNotFoundError:  # a source tree that nobody installed
+    __version__ = "0+source"
 
 __all__ = [
     "PARAMETRIZATIONS",

@@ -69,11 +69,12 @@ class ComplexModule(nn.Module):
         error_messages: list[str] = args[-1]
         incoming = [(name, W, state_dict.get(prefix + name)) for name, W in self._unitary_tensors()]
         for name, W, new in incoming:
-            if isinstance(new, Tensor) and new.is_complex() and not new.is_meta and new.shape == W.shape:
+            if isinstance(new, Tensor) and not new.is_meta and new.shape == W.shape:
                 try:
                     check_unitary_matrix(prefix + name, new.detach())
-                except ValueError as error:
-                    error_messages.append(f"{error} urnn.load_state_dict(model, state, project=True) does that.")
+                except (TypeError, ValueError) as error:
+                    cure = " urnn.load_state_dict(model, state, project=True) does that." if "projects" in str(error) else ""
+                    error_messages.append(f"{error}{cure}")
                     return
         super()._load_from_state_dict(state_dict, prefix, *args)
         self._polish({name: new.dtype for name, _, new in incoming if isinstance(new, Tensor)})

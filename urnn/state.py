@@ -33,7 +33,8 @@ def check_unitary(model: nn.Module) -> float:
                 "urnn.linalg.nearest_unitary(W) projects it back."
             )
             raise ValueError(f"{name}: {fault}. {cause}")
-        worst = max(worst, float(unitarity_defect(W.detach()).max()))
+        if W.numel():
+            worst = max(worst, float(unitarity_defect(W.detach()).max()))
     return worst
 
 
@@ -48,6 +49,10 @@ def load_state_dict(model: nn.Module, state: Mapping[str, Any], project: bool = 
     Raises:
         ValueError, TypeError: name the entry, what was expected and what came.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    if not isinstance(state, Mapping):
+        raise TypeError(f"state: expected a mapping of names to tensors, got {type(state).__name__}")
     expected = model.state_dict()
     if missing := sorted(expected.keys() - state.keys()):
         raise ValueError(f"state: expected an entry {missing[0]!r}, and {len(missing) - 1} more, got none")
@@ -65,6 +70,8 @@ def load_state_dict(model: nn.Module, state: Mapping[str, Any], project: bool = 
 def _checked(name: str, value: object, expected: Tensor, unitary: bool, project: bool) -> Tensor:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name}: expected a torch.Tensor, got {type(value).__name__}")
+    if value.is_meta:
+        raise ValueError(f"{name}: expected a tensor with values, got one on the meta device")
     if value.shape != expected.shape:
         raise ValueError(f"{name}: expected shape {format_shape(expected.shape)}, got {format_shape(value.shape)}")
     if value.is_complex() != expected.is_complex() or value.is_floating_point() != expected.is_floating_point():

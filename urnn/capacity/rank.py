@@ -45,9 +45,7 @@ def jacobian_rank(to_matrix: Callable[[Tensor], Square], point: Tensor) -> Rank:
     def tangent(theta: Tensor) -> Tensor:
         return reals_from_skew(skew(W.mH @ to_matrix(theta))).reshape(-1)  # (n^2,)
 
-    # The cheaper direction of differentiation: columns (parameters) or rows (n^2).
-    differentiate = torch.func.jacfwd if point.numel() <= n * n else torch.func.jacrev
-    J = differentiate(tangent)(point)  # (n^2, P)
+    J = torch.func.jacrev(tangent)(point)  # (n^2, P); forward mode would load TorchScript, which warns (torch 2.13)
     values = torch.linalg.svdvals(J)
     if values.numel() == 0 or float(values[0]) == 0:
         return Rank(0, 0.0, 0.0)

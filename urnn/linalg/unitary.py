@@ -107,7 +107,7 @@ def nearest_unitary(W: Tensor) -> Tensor:
 
 
 def unitary_eig(W: Square) -> tuple[Reals, Square]:
-    """Eigenphases in (-pi, pi], ascending, and an orthonormal eigenbasis: ``W = Q diag(e^{i phase}) Q^H``.
+    """Eigenphases in [-pi, pi], ascending, and an orthonormal eigenbasis: ``W = Q diag(e^{i phase}) Q^H``.
 
     Works in complex128. A unitary matrix is normal, so eigenvectors sorted by phase and orthonormalised by QR stay
     eigenvectors, in clusters of equal phases too.
@@ -116,11 +116,11 @@ def unitary_eig(W: Square) -> tuple[Reals, Square]:
     >>> phases.div(torch.pi).tolist()
     [0.5, 1.0]
     """
-    check_complex("W", check_tensor("W", W))
-    check_square("W", W)
-    eigenvalues, vectors = torch.linalg.eig(W.to(torch.complex128))
+    W = check_unitary_matrix("W", W).to(torch.complex128)
+    eigenvalues, vectors = torch.linalg.eig(W)
     order = eigenvalues.angle().argsort(-1)
     Q = torch.linalg.qr(vectors.gather(-1, order.unsqueeze(-2).expand_as(vectors)))[0]
     with full_precision():
-        phases = (Q.conj() * (W.to(torch.complex128) @ Q)).sum(-2).angle()
-    return phases, Q
+        phases = (Q.conj() * (W @ Q)).sum(-2).angle()
+    phases, order = phases.sort(-1)  # once more: within a cluster QR moved them
+    return phases, Q.gather(-1, order.unsqueeze(-2).expand_as(Q))

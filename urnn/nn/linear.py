@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from urnn._checks import PRECISIONS, check_int, check_precision, check_tensor, format_shape
+from urnn._checks import PRECISIONS, check_int, check_precision, check_same_device, check_tensor, format_shape
 from urnn._module import ComplexModule
 
 
@@ -51,6 +51,7 @@ class _Readout(ComplexModule):
             raise ValueError(f"h: expected shape (..., {self.in_features}), got {format_shape(h.shape)}")
         if PRECISIONS[h.dtype] != PRECISIONS[self.weight.dtype]:
             raise TypeError(f"h: expected {self.weight.dtype}, as the weight, got {h.dtype}. .to(h.dtype) moves the module.")
+        check_same_device("h", h, "the weight", self.weight)
         return h.to(self.weight.dtype)
 
     def extra_repr(self) -> str:
@@ -79,7 +80,7 @@ class ComplexToReal(_Readout):
         h = self._check(h)
         with torch.autocast(h.device.type, enabled=False):
             planes = torch.view_as_real(h.resolve_conj()).flatten(-2)  # (..., 2 N)
-            U = torch.view_as_real(self.weight.conj().resolve_conj()).flatten(-2)  # Re{U h} = Re U Re h - Im U Im h
+            U = torch.stack((self.weight.real, -self.weight.imag), -1).flatten(-2)  # Re{U h} = Re U Re h - Im U Im h
             return nn.functional.linear(planes, U, self.bias)
 
 

@@ -3,7 +3,15 @@
 import torch
 from torch import Tensor, nn
 
-from urnn._checks import check_choice, check_complex, check_int, check_precision, check_tensor, format_shape
+from urnn._checks import (
+    check_choice,
+    check_complex,
+    check_int,
+    check_precision,
+    check_same_device,
+    check_tensor,
+    format_shape,
+)
 from urnn._module import ComplexModule
 from urnn.ops import NONLINEARITIES
 
@@ -69,6 +77,7 @@ class ModReLU(ComplexModule):
         check_complex("z", check_tensor("z", z), check_precision("bias", self.bias.dtype)[1])
         if z.dim() == 0 or z.shape[-1] != self.num_features:
             raise ValueError(f"z: expected shape (..., {self.num_features}), got {format_shape(z.shape)}")
+        check_same_device("z", z, "the bias", self.bias)
         return NONLINEARITIES[self.nonlinearity].forward(z, constrained(self.bias, self.bias_constraint))
 
     def extra_repr(self) -> str:

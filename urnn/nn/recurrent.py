@@ -27,6 +27,9 @@ INITIAL_STATES = ("learned", "zero")
 class Recurrent(ComplexModule):
     """Holds for each direction, told apart by a suffix of the names: V, W or the family that makes it, b, and h_0."""
 
+    half_gradient: bool = False
+    """Give W only the half of its gradient that the released code uses: for a comparison with it, and nothing else."""
+
     def __init__(
         self,
         input_size: int,
@@ -86,7 +89,7 @@ class Recurrent(ComplexModule):
         n = self.hidden_size
         V, b, h_0 = (self._parameters[f"{name}{suffix}"] for name in ("weight_ih", "bias", "initial_state"))
         assert V is not None
-        columns = V.shape[1] * (1 if V.shape[1] == self.input_size else 2)
+        columns = V.shape[1] * (1 if suffix in ("", "_l0", "_l0_reverse") else 2)  # further layers read complex states
         bound = math.sqrt(6 / (columns + 2 * n))
         with torch.no_grad():
             torch.view_as_real(V).uniform_(-bound, bound)
@@ -180,6 +183,7 @@ class Recurrent(ComplexModule):
             lengths,
             nonlinearity=self.nonlinearity,
             reverse=reverse,
+            half_gradient=self.half_gradient,
             backend=self.backend,
         )
 
@@ -191,6 +195,7 @@ class Recurrent(ComplexModule):
             "initial_state_kind": ("initial_state", "learned"),
             "bias_constraint": ("bias_constraint", None),
             "backend": ("backend", "auto"),
+            "half_gradient": ("half_gradient", False),
         }
         values = ((name, getattr(self, field), default) for field, (name, default) in defaults.items())
         others = [f"{name}={value!r}" for name, value, default in values if value != default]

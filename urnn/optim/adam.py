@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from urnn._checks import check_number
 from urnn.linalg import lie_gradient
 from urnn.optim.base import UnitaryOptimizer
-from urnn.optim.moments import momentum, scalar_rms
+from urnn.optim.moments import check_betas, new_moments, normalized
 
 
 class Adam(UnitaryOptimizer, torch.optim.Adam):
@@ -74,18 +73,12 @@ class Adam(UnitaryOptimizer, torch.optim.Adam):
         )
 
     def _check_options(self, options: Mapping[str, Any]) -> None:
-        betas = options["unitary_betas"]
-        if not isinstance(betas, tuple | list) or len(betas) != 2:
-            raise TypeError(f"unitary_betas: expected two numbers, got {betas!r}")
-        for beta in betas:
-            check_number("unitary_betas", beta, 0.0, 1.0, open_end=True)
+        check_betas(options["unitary_betas"])
 
     def _new_state(self, group: Mapping[str, Any], W: Tensor) -> dict[str, Tensor]:
-        return {"momentum": torch.zeros_like(W), "square": W.real.new_zeros(W.shape[:-2])}
+        return new_moments(W, group["unitary_betas"])
 
     def _direction(
         self, group: Mapping[str, Any], W: Tensor, G: Tensor, state: dict[str, Tensor], step: float | Tensor
     ) -> Tensor:
-        beta_1, beta_2 = group["unitary_betas"]
-        A = lie_gradient(W, G)
-        return momentum(A, state["momentum"], beta_1, step) / scalar_rms(A, state["square"], beta_2, step)
+        return normalized(lie_gradient(W, G), state, group["unitary_betas"], step)

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from urnn._checks import check_choice, check_number
-from urnn._module import is_unitary
+from urnn._module import is_unitary, mark_unitary
 from urnn.linalg import cayley_step, exponential_step, full_precision, newton_schulz
 
 STEPS: dict[str, Callable[..., Tensor]] = {"cayley": cayley_step, "exponential": exponential_step}
@@ -79,9 +79,26 @@ class UnitaryOptimizer(torch.optim.Optimizer):
     def _check_options(self, options: Mapping[str, Any]) -> None:
         """Check what a class adds."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """As torch.optim's, with the marks: a copied optimizer has copied parameters, and copying drops their marks."""
+        marks = [[is_unitary(p) for p in group["params"]] for group in self.param_groups]
+        return {**super().__getstate__(), "_marks": marks}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        marks = state.pop("_marks", [])  # load_state_dict comes here without
+        super().__setstate__(state)
+        for group, flags in zip(self.param_groups, marks, strict=False):
+            for p, flag in zip(group["params"], flags, strict=True):
+                if flag:
+                    mark_unitary(p)
+
     def _init_group(self, group: dict[str, Any], *lists: Any) -> Any:
         """torch.optim's gathering of parameters and state, for the ordinary parameters alone."""
         ordinary = [p for p in group["params"] if not is_unitary(p)]
+        for p in ordinary:  # autograd may leave a conjugation pending, on which torch.optim's arithmetic stops
+            if p.grad is not None and p.grad.is_conj():
+                p.grad = p.grad.resolve_conj()
         return super()._init_group({**group, "params": ordinary}, *lists)  # type: ignore[misc]
 
     @torch.no_grad()

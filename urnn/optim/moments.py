@@ -7,22 +7,38 @@ live in one space and need no transport. All tensors carry the ensemble dimensio
 import torch
 from torch import Tensor
 
+from urnn._checks import check_number
+
 EPS = 1e-16
 """Guards the division where every gradient so far was 0."""
 
 
-def momentum(A: Tensor, mean: Tensor, decay: float, step: float | Tensor) -> Tensor:
-    """The bias-corrected running mean of A. ``mean`` (E, n, n) is updated; ``step``, a number or (E,), counts from 1."""
-    mean.lerp_(A, 1 - decay)
-    correction = 1 - decay**step
-    return mean / (correction.reshape(-1, 1, 1) if isinstance(correction, Tensor) else correction)
+def check_betas(betas: object) -> None:
+    """``unitary_betas`` must be two numbers in [0, 1)."""
+    if not isinstance(betas, tuple | list) or len(betas) != 2:
+        raise TypeError(f"unitary_betas: expected two numbers, got {betas!r}")
+    for beta in betas:
+        check_number("unitary_betas", beta, 0.0, 1.0, open_end=True)
 
 
-def scalar_rms(A: Tensor, square: Tensor, decay: float, step: float | Tensor) -> Tensor:
-    """The bias-corrected running root mean square of A's entries, one number for each matrix: (E, 1, 1)."""
-    square.lerp_(torch.view_as_real(A).square().sum(-1).mean((-2, -1)), 1 - decay)
-    rms: Tensor = (square / (1 - decay**step)).sqrt() + EPS
-    return rms.reshape(-1, 1, 1)
+def new_moments(W: Tensor, betas: tuple[float, float]) -> dict[str, Tensor]:
+    """What ``normalized`` remembers of W (..., n, n): the mean of A where there is one, and its mean square (...)."""
+    square = {"square": W.real.new_zeros(W.shape[:-2])}
+    return {"mean": torch.zeros_like(W), **square} if betas[0] else square
+
+
+def normalized(A: Tensor, state: dict[str, Tensor], betas: tuple[float, float], step: float | Tensor) -> Tensor:
+    """The running mean of A over the running root mean square of its entries, one number for each matrix.
+
+    Both are corrected for their start at 0. A is (E, n, n); ``step``, a number or (E,), counts from 1.
+    """
+    mean_decay, square_decay = betas
+    state["square"].lerp_(torch.view_as_real(A).square().sum(-1).mean((-2, -1)), 1 - square_decay)
+    scale = (state["square"] / (1 - square_decay**step)).sqrt() + EPS
+    if mean_decay:
+        A = state["mean"].lerp_(A, 1 - mean_decay)
+        scale = scale * (1 - mean_decay**step)
+    return A / scale.reshape(-1, 1, 1)
 
 
 def elementwise_rms(G: Tensor, square: Tensor, decay: float, eps: float) -> Tensor:

@@ -10,7 +10,7 @@ from torch.optim.optimizer import ParamsT
 from urnn._checks import check_choice, check_number
 from urnn.linalg import lie_gradient
 from urnn.optim.base import UnitaryOptimizer
-from urnn.optim.moments import elementwise_rms, scalar_rms
+from urnn.optim.moments import check_betas, elementwise_rms, new_moments, normalized
 
 SCALINGS = ("scalar", "elementwise", "none")
 PAPER: dict[str, dict[str, Any]] = {
@@ -27,11 +27,13 @@ class RMSprop(UnitaryOptimizer, torch.optim.RMSprop):
 
     Args:
         params, lr, alpha, eps, weight_decay, momentum, centered, capturable, foreach, maximize, differentiable: as in
-            ``torch.optim.RMSprop``. ``weight_decay`` works on ordinary parameters alone; ``momentum`` works on A too.
+            ``torch.optim.RMSprop``. ``weight_decay``, ``momentum`` and ``centered`` work on ordinary parameters alone.
         unitary_lr: rate of the unitary parameters; None means 0.3 ``lr``. A scheduler scales it along with ``lr``.
         unitary_step: ``"cayley"`` (Eq. 6) or ``"exponential"`` (the geodesic).
         unitary_scaling: ``"scalar"`` divides A by one running RMS of its entries (bias-corrected), ``"elementwise"``
             divides the entries of G by theirs before A is formed (the paper's option), ``"none"`` leaves both.
+        unitary_betas: with ``"scalar"``, decay of a running mean of A and of its mean square; None means (0, ``alpha``),
+            no mean. (0.9, 0.99) is what ``urnn.optim.Adam`` does.
         initial_square_avg: where the mean squares of ordinary and elementwise scaling start (the released code: 1e-3).
         polish: one Newton-Schulz step after each move, without which W drifts off U(n).
     """
@@ -55,6 +57,7 @@ class RMSprop(UnitaryOptimizer, torch.optim.RMSprop):
         unitary_lr: float | Tensor | None = None,
         unitary_step: str = "cayley",
         unitary_scaling: str = "scalar",
+        unitary_betas: tuple[float, float] | None = None,
         initial_square_avg: float = 0.0,
         polish: bool = True,
     ) -> None:
@@ -62,6 +65,7 @@ class RMSprop(UnitaryOptimizer, torch.optim.RMSprop):
             "unitary_lr": unitary_lr,
             "unitary_step": unitary_step,
             "unitary_scaling": unitary_scaling,
+            "unitary_betas": unitary_betas,
             "initial_square_avg": initial_square_avg,
             "polish": polish,
         }
@@ -97,6 +101,13 @@ class RMSprop(UnitaryOptimizer, torch.optim.RMSprop):
     def _check_options(self, options: Mapping[str, Any]) -> None:
         check_choice("unitary_scaling", options["unitary_scaling"], SCALINGS)
         check_number("initial_square_avg", options["initial_square_avg"], 0.0)
+        if options["unitary_betas"] is not None:
+            check_betas(options["unitary_betas"])
+            if options["unitary_scaling"] != "scalar":
+                raise ValueError(
+                    f"unitary_betas: expected None with unitary_scaling={options['unitary_scaling']!r}, "
+                    f"got {options['unitary_betas']}"
+                )
 
     def _init_group(self, group: dict[str, Any], *lists: Any) -> Any:
         fresh = [p for p in group["params"] if not self.state.get(p)]
@@ -108,12 +119,16 @@ class RMSprop(UnitaryOptimizer, torch.optim.RMSprop):
         return result
 
     def _new_state(self, group: Mapping[str, Any], W: Tensor) -> dict[str, Tensor]:
-        state = {"momentum": torch.zeros_like(W)} if group["momentum"] else {}
         if group["unitary_scaling"] == "scalar":
-            state["square"] = W.real.new_zeros(W.shape[:-2])
-        elif group["unitary_scaling"] == "elementwise":
-            state["square"] = _fill(torch.zeros_like(W), group["initial_square_avg"])
-        return state
+            return new_moments(W, self._betas(group))
+        if group["unitary_scaling"] == "elementwise":
+            return {"square": _fill(torch.zeros_like(W), group["initial_square_avg"])}
+        return {}
+
+    @staticmethod
+    def _betas(group: Mapping[str, Any]) -> tuple[float, float]:
+        betas: tuple[float, float] = group["unitary_betas"] or (0.0, group["alpha"])
+        return betas
 
     def _direction(
         self, group: Mapping[str, Any], W: Tensor, G: Tensor, state: dict[str, Tensor], step: float | Tensor
@@ -121,9 +136,7 @@ class RMSprop(UnitaryOptimizer, torch.optim.RMSprop):
         if group["unitary_scaling"] == "elementwise":
             G = elementwise_rms(G, state["square"], group["alpha"], group["eps"])
         A = lie_gradient(W, G)
-        if group["unitary_scaling"] == "scalar":
-            A = A / scalar_rms(A, state["square"], group["alpha"], step)
-        return state["momentum"].mul_(group["momentum"]).add_(A) if group["momentum"] else A
+        return normalized(A, state, self._betas(group), step) if group["unitary_scaling"] == "scalar" else A
 
 
 def _fill(square: Tensor, value: float) -> Tensor:

@@ -94,7 +94,11 @@ class SGD(UnitaryOptimizer, torch.optim.SGD):
         starts = [(p, self._rate(group)) for group in searched for p in group["params"] if is_unitary(p) and p.grad is not None]
         search(starts, loss, closure)  # leaves the gradients of the accepted point
         self._step_ordinary()
+        self._step_unitary()  # of the groups without a search
         return loss
+
+    def _buckets(self, group: Mapping[str, Any]) -> list[list[Tensor]]:
+        return [] if group["line_search"] else super()._buckets(group)
 
     def _new_state(self, group: Mapping[str, Any], W: Tensor) -> dict[str, Tensor]:
         return {"momentum": torch.zeros_like(W)} if group["momentum"] else {}

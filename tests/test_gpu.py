@@ -1,0 +1,110 @@
+"""What only a CUDA device can show. `make test-gpu` runs this file; elsewhere it is deselected."""
+
+import copy
+
+import pytest
+import torch
+
+import urnn
+from urnn.linalg import full_precision, haar_unitary, unitarity_defect
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+OPTIMIZERS = {
+    "sgd": lambda p: urnn.optim.SGD(p, lr=0.1, momentum=0.9),
+    "rmsprop": lambda p: urnn.optim.RMSprop(p, lr=1e-2, capturable=True),
+    "adam": lambda p: urnn.optim.Adam(p, lr=1e-2, capturable=True),
+}
+
+
+@pytest.fixture(autouse=True)
+def _tf32_everywhere():
+    """The program around has chosen TF32 for its products."""
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    yield
+    torch.backends.cuda.matmul.fp32_precision = before
+
+
+def _problem(n: int) -> tuple[torch.nn.Module, torch.Tensor]:
+    layer = urnn.unitary(torch.nn.Linear(n, n, bias=False, dtype=torch.complex64, device="cuda"))
+    return layer, haar_unitary(n, device="cuda")
+
+
+def _loss(layer: torch.nn.Module, target: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return (layer(x) - x @ target.mT).abs().square().mean()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps_stay_unitary_under_tf32(name):
+    layer, target = _problem(64)
+    optimizer = OPTIMIZERS[name](layer.parameters())
+    for _ in range(500):
+        optimizer.zero_grad()
+        _loss(layer, target, torch.randn(16, 64, dtype=torch.complex64, device="cuda")).backward()
+        optimizer.step()
+    assert urnn.check_unitary(layer) < 2e-6
+
+
+def test_tf32_alone_would_not_hold_the_matrix():
+    """The reason for full_precision: the same products in TF32 err by more than the bound."""
+    W = haar_unitary(64, device="cuda")
+    eye = torch.eye(64, device="cuda")
+    with full_precision():
+        exact = (W.mH @ W - eye).abs().max()
+    assert exact < 2e-6 < (W.mH @ W - eye).abs().max()
+    assert unitarity_defect(W) < 2e-6
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_captured_step_equals_an_eager_one(name):
+    layer, target = _problem(32)
+    twin = copy.deepcopy(layer)
+    x = torch.randn(16, 32, dtype=torch.complex64, device="cuda")
+    captured, eager = (OPTIMIZERS[name](m.parameters()) for m in (layer, twin))
+
+    def step(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.zero_grad(set_to_none=False)
+        _loss(module, target, x).backward()
+        optimizer.step()
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step(layer, captured)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(layer, captured)
+    for _ in range(5):
+        graph.replay()
+    for _ in range(8):
+        step(twin, eager)
+    torch.testing.assert_close(layer.weight, twin.weight, rtol=0, atol=2e-4)
+    assert urnn.check_unitary(layer) < 2e-6
+
+
+def test_layer_on_the_device_equals_the_cpu():
+    rnn = urnn.UnitaryRNN(5, 17, 2, bidirectional=True, dtype=torch.float64)
+    x = torch.randn(9, 3, 5, dtype=torch.float64)
+    expected, last = rnn(x)
+    got, got_last = rnn.to("cuda")(x.to("cuda"))
+    torch.testing.assert_close(got.cpu(), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(got_last.cpu(), last, rtol=0, atol=1e-12)
+
+
+def test_autocast_on_the_device_computes_in_float32():
+    rnn = urnn.UnitaryRNN(5, 16, device="cuda")
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        h, _ = rnn(torch.randn(4, 3, 5, device="cuda"))
+    assert h.dtype == torch.complex64
+
+
+def test_devices_must_agree():
+    rnn = urnn.UnitaryRNN(5, 4, device="cuda")
+    with pytest.raises(ValueError, match="x: expected the device of the parameters, cuda:0, got cpu"):
+        rnn(torch.randn(3, 2, 5))

@@ -1,0 +1,110 @@
+"""The command line: ``urnn demo``, ``urnn capacity``."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import urnn
+
+app = typer.Typer(help="Recurrent networks with a unitary recurrence matrix.", no_args_is_help=True, add_completion=False)
+
+
+def main() -> None:
+    """Entry point. What a user got wrong is said in one line, without a traceback."""
+    try:
+        app()
+    except (ValueError, TypeError, NotImplementedError, OSError) as error:
+        Console(stderr=True, highlight=False).print(f"urnn: {error}", markup=False, soft_wrap=True)
+        sys.exit(2)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(urnn.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    time_steps: Annotated[int, typer.Option("--T", help="Steps between the symbols and their recall.")] = 500,
+    hidden: Annotated[int, typer.Option(help="N of the unitary RNN; the LSTM is sized to match its parameters.")] = 128,
+    iterations: Annotated[int, typer.Option(help="At most so many; it ends soon after the uRNN has solved it.")] = 450,
+    batch: Annotated[int, typer.Option(help="Sequences in each iteration.")] = 20,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the figures.")] = Path("runs/demo"),
+) -> None:
+    """Train a unitary RNN and an LSTM of equal size on the copy problem, side by side (about two minutes)."""
+    from urnn._checks import check_int
+    from urnn.experiments.demo import run_demo
+
+    check_int("--iterations", iterations, 1)
+    check_int("--batch", batch, 1)
+    run_demo(time_steps, hidden, iterations, batch, seed, out, Console())
+
+
+@app.command()
+def capacity(
+    family: Annotated[list[str], typer.Option(help="A family, or several; 'all' for each at its defaults.")] = ["all"],  # noqa: B006
+    n: Annotated[str, typer.Option("--n", help="Sizes: 7, or 2..16, or 4,6,8.")] = "2..8",
+    option: Annotated[list[str], typer.Option(help="An option of the family, such as reflections=3.")] = [],  # noqa: B006
+    targets: Annotated[int, typer.Option(help="Fit so many random unitary matrices and report the share reached.")] = 0,
+    smallest: Annotated[bool, typer.Option("--smallest", help="Find the smallest full setting of a tunable family.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw rank / N^2 over N for all families into this PNG.")] = None,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+) -> None:
+    """Say how much of U(N) a family of unitary matrices can represent."""
+    from urnn.capacity import SETTINGS, analyze, report, smallest_full
+
+    sizes = _sizes(n)
+    options = dict(_option(text) for text in option)
+    families = list(urnn.PARAMETRIZATIONS) if family == ["all"] else family
+    console = Console()
+    if smallest:
+        for name in SETTINGS if family == ["all"] else families:
+            for size in sizes:
+                found = smallest_full(name, size, **{"limit": 4 * size if name == "givens" else None, **options})
+                console.print(f"{name}, N = {size}: full from {SETTINGS[name]} = {found}", highlight=False)
+        return
+    results = [analyze(name, size, targets=targets, seed=seed, **options) for name in families for size in sizes]
+    if as_json:
+        typer.echo(report.to_json(results))
+    else:
+        console.print(report.table(results))
+        console.print(report.LEGEND, highlight=False, markup=False)
+    if plot is not None:
+        report.picture(plot, sizes)
+        Console(stderr=True).print(f"Picture: {plot}")
+
+
+def _sizes(text: str) -> list[int]:
+    """``7``, ``2..16`` or ``4,6,8`` as numbers."""
+    try:
+        if ".." in text:
+            first, last = (int(part) for part in text.split(".."))
+            sizes = list(range(first, last + 1))
+        else:
+            sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or min(sizes) < 1:
+        raise ValueError(f"--n: expected sizes >= 1 such as 7, 2..16 or 4,6,8, got {text!r}")
+    return sizes
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """``reflections=3`` as a pair; whole numbers become ints."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ValueError(f"--option: expected NAME=VALUE, got {text!r}")
+    return name, int(value) if value.lstrip("-").isdigit() else value
