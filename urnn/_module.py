@@ -119,7 +119,8 @@ def _of_real_views(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]
             return fn(tensor)
         real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
         out = fn(real)
-        out = out.real if out.is_complex() else out  # .to(torch.complex128) asks for that precision
+        if out.is_complex():  # .to(torch.complex128) asks for that precision
+            out = out.real.clone(memory_format=torch.contiguous_format)
         if out.dtype not in PRECISIONS:
             raise TypeError(
                 f"dtype: expected float32 or float64 (or their complex types), got {out.dtype}. "

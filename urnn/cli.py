@@ -38,7 +38,7 @@ def _options(
 def demo(
     time_steps: Annotated[int, typer.Option("--T", help="Steps between the symbols and their recall.")] = 500,
     hidden: Annotated[int, typer.Option(help="N of the unitary RNN; the LSTM is sized to match its parameters.")] = 128,
-    iterations: Annotated[int, typer.Option(help="At most so many; it ends soon after the uRNN has solved it.")] = 450,
+    iterations: Annotated[int, typer.Option(help="Training iterations of each model.")] = 300,
     batch: Annotated[int, typer.Option(help="Sequences in each iteration.")] = 20,
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the figures.")] = Path("runs/demo"),
@@ -85,6 +85,22 @@ def capacity(
     if plot is not None:
         report.picture(plot, sizes)
         Console(stderr=True).print(f"Picture: {plot}")
+
+
+@app.command()
+def errata(
+    out: Annotated[Path, typer.Option(help="File for the figures.")] = Path("results/errata.json"),
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+) -> None:
+    """Measure what docs/equations.md says about the paper and its released code (about a minute)."""
+    import json
+
+    from urnn.experiments.errata import measure
+
+    figures = json.dumps(measure(seed), indent=1)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(figures + "\n")
+    typer.echo(figures)
 
 
 def _sizes(text: str) -> list[int]:

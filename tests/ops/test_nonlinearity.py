@@ -134,11 +134,12 @@ def test_epsilon_form_is_the_released_code() -> None:
     torch.testing.assert_close(NONLINEARITIES["modrelu_epsilon"].forward(z, b), z * torch.relu(m + b) / (m + PAPER_EPSILON))
 
 
-def test_epsilon_form_halves_a_small_state_within_2000_steps() -> None:
+@pytest.mark.parametrize(("name", "kept"), [("modrelu", 1.0), ("modrelu_epsilon", 0.344), ("hard", 1.0)])
+def test_what_2000_steps_at_zero_bias_keep_of_a_small_state(name: str, kept: float) -> None:
     z, b = torch.tensor([0.03 + 0j], dtype=torch.complex128), torch.zeros(1, dtype=torch.float64)
     for _ in range(2000):
-        z = NONLINEARITIES["modrelu_epsilon"].forward(z, b)
-    assert 0.4 < float(z.abs()) / 0.03 < 0.6
+        z = NONLINEARITIES[name].forward(z, b)
+    assert abs(float(z.abs()) / 0.03 - kept) < 1e-3
 
 
 @pytest.mark.parametrize(("z", "b", "h"), [(3 + 4j, -4.9, 3 + 4j), (3 + 4j, -5.0, 0j), (3 + 4j, 1.0, 3 + 4j), (0j, 1.0, 0j)])
@@ -159,7 +160,8 @@ def test_backward_is_what_autograd_finds(name: str, dtype: torch.dtype) -> None:
     z, b = z[usual], b[usual]
     g = torch.randn(z.shape, dtype=dtype)
     for explicit, automatic in zip(NONLINEARITIES[name].backward(g, z, b), by_autograd(name, g, z, b), strict=True):
-        torch.testing.assert_close(explicit, automatic)
+        # b/|z| reaches 1e19; what it multiplies is a difference of numbers of the size of g
+        torch.testing.assert_close(explicit, automatic, rtol=32 * torch.finfo(dtype).eps, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", NONLINEARITIES)

@@ -1,12 +1,13 @@
 """The recurrence as an operator: what torch.library asks for, vmap, what is saved, and the second derivative."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from urnn.linalg import haar_unitary
 from urnn.ops import BACKENDS, NONLINEARITIES, recurrence
@@ -152,26 +153,98 @@ def test_second_backward_through_the_reference() -> None:
     assert all(a.grad is not None and bool(a.grad.abs().sum() > 0) for a in args)
 
 
-# Autocast
+# Modes
 
 
-def outputs_and_grads(args: tuple[Tensor, ...], **settings: Any) -> tuple[Tensor, ...]:
+def outputs_and_grads(args: tuple[Tensor, ...], mode: AbstractContextManager[Any], **settings: Any) -> tuple[Tensor, ...]:
     leaves = [a.clone().requires_grad_() for a in args]
-    h, h_n = recurrence(*leaves, **settings)
+    with mode:
+        h, h_n = recurrence(*leaves, **settings)
     loss = (h.real + 2 * h.imag).sum() + h_n.abs().square().sum()
     return h, h_n, *torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+
+
+def bfloat16() -> torch.autocast:
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def assert_identical(got: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)  # types too
 
 
 @pytest.mark.parametrize("nonlinearity", NONLINEARITIES)
 @pytest.mark.parametrize("backend", ALL)
 def test_autocast_changes_nothing(backend: str, nonlinearity: str) -> None:
     args = arguments(dtype=torch.complex64)
-    plain = outputs_and_grads(args, nonlinearity=nonlinearity, backend=backend)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = outputs_and_grads(args, nonlinearity=nonlinearity, backend=backend)
-    for got, expected in zip(cast, plain, strict=True):
-        assert got.dtype == expected.dtype
-        assert torch.equal(got, expected)
+    plain, cast = (
+        outputs_and_grads(args, mode, nonlinearity=nonlinearity, backend=backend) for mode in (nullcontext(), bfloat16())
+    )
+    assert_identical(cast, plain)
+
+
+@pytest.mark.parametrize("backend", FUSED)
+def test_autocast_around_the_backward_pass_changes_nothing(backend: str) -> None:
+    args = arguments(dtype=torch.complex64)
+    plain = outputs_and_grads(args, nullcontext(), backend=backend)
+    with bfloat16():
+        cast = outputs_and_grads(args, nullcontext(), backend=backend)
+    assert_identical(cast, plain)
+
+
+class PassThrough(TorchDispatchMode):
+    """Does nothing; but below it PyTorch resolves no lazy conjugates."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("nonlinearity", NONLINEARITIES)
+@pytest.mark.parametrize("real", [True, False])
+@pytest.mark.parametrize("ensemble", [(), (2,)])
+@pytest.mark.parametrize("backend", ALL)
+def test_a_dispatch_mode_changes_nothing(backend: str, ensemble: tuple[int, ...], real: bool, nonlinearity: str) -> None:
+    x, *rest = arguments(*ensemble)
+    args = (x if real else torch.complex(x, x.flip(0)), *rest)
+    plain = outputs_and_grads(args, nullcontext(), nonlinearity=nonlinearity, backend=backend)
+    with PassThrough():
+        inside = outputs_and_grads(args, nullcontext(), nonlinearity=nonlinearity, backend=backend)
+    assert_identical(inside, plain)
+
+
+@pytest.mark.parametrize("backend", ALL)
+def test_lazily_conjugated_arguments(backend: str) -> None:
+    x, V, W, b, h_0 = arguments()
+    lazy = (x, V.conj(), W.mH, W.conj()[0].imag, h_0.conj())
+    assert all(t.is_conj() or t.is_neg() for t in lazy[1:])
+    plain = tuple(t.resolve_conj().resolve_neg() for t in lazy)
+    expected = recurrence(*plain, backend=backend)
+    assert_identical(recurrence(*lazy, backend=backend), expected)
+    with PassThrough():
+        assert_identical(recurrence(*lazy, backend=backend), expected)
+
+
+@pytest.mark.parametrize("ensemble", [(), (2,)])
+@pytest.mark.parametrize("backend", FUSED)
+def test_results_enter_a_compiled_function(backend: str, ensemble: tuple[int, ...]) -> None:
+    """A complex view of real numbers could not (torch 2.13); input size 1 makes views of the gradients likely."""
+    x, V, *rest = arguments(*ensemble, dtype=torch.complex64)
+    results = [r.detach() for r in outputs_and_grads((x[..., :1], V[..., :1], *rest), nullcontext(), backend=backend)]
+    size = torch.compile(lambda *tensors: sum(t.abs().sum() for t in tensors), backend="aot_eager")
+    torch.testing.assert_close(size(*results), sum(t.abs().sum() for t in results))
+
+
+@pytest.mark.filterwarnings("ignore:<class 'torch.autograd.function.Function'> should not be inst:DeprecationWarning")
+@pytest.mark.parametrize("backend", FUSED)
+def test_compiled_equals_eager(backend: str) -> None:
+    args = arguments()
+    compiled = torch.compile(recurrence, backend="aot_eager", fullgraph=True)
+    leaves = [a.clone().requires_grad_() for a in args]
+    h, h_n = compiled(*leaves, backend=backend)
+    loss = (h.real + 2 * h.imag).sum() + h_n.abs().square().sum()
+    gradients = torch.autograd.grad(loss, leaves)
+    expected = outputs_and_grads(args, nullcontext(), backend=backend)
+    assert_identical((h, h_n, *gradients), expected)
 
 
 # Memory

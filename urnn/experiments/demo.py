@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -19,8 +20,6 @@ from urnn.experiments.tasks import Copy
 SOLVED = 0.1
 """Solved: the mean loss of ``WINDOW`` iterations is under this share of the baseline."""
 WINDOW = 20
-AFTERWARDS = 40
-"""Iterations shown after the uRNN has solved the problem."""
 
 
 @dataclass
@@ -30,6 +29,7 @@ class Contestant:
     name: str
     model: nn.Module
     optimizer: torch.optim.Optimizer
+    schedule: torch.optim.lr_scheduler.LRScheduler
     losses: list[float] = field(default_factory=list)
     seconds: float = 0.0
     solved_at: int | None = None
@@ -49,7 +49,8 @@ class Contestant:
         if isinstance(self.model, LSTM):
             nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
-        self.losses.append(float(loss))
+        self.schedule.step()
+        self.losses.append(loss.item())
         self.seconds += time.perf_counter() - start
         if self.solved_at is None and len(self.losses) >= WINDOW and self.recent() < SOLVED * task.baseline:
             self.solved_at = len(self.losses)
@@ -88,10 +89,14 @@ def run_demo(
     unitary = Unitary(task.inputs, hidden, task.outputs)
     size = matching_size(lambda n: LSTM(task.inputs, n, task.outputs), count_parameters(unitary))
     lstm = LSTM(task.inputs, size, task.outputs)
-    unitary_optimizer = optim.RMSprop(unitary.parameters(), lr=1e-3, alpha=0.9, unitary_betas=(0.9, 0.99))
     contestants = [
-        Contestant(f"uRNN, full capacity, N = {hidden}", unitary, unitary_optimizer),
-        Contestant(f"LSTM, N = {size}", lstm, torch.optim.RMSprop(lstm.parameters(), lr=1e-3)),
+        _contestant(
+            f"uRNN, N = {hidden}",
+            unitary,
+            optim.RMSprop(unitary.parameters(), lr=1e-3, alpha=0.9, unitary_betas=(0.9, 0.99)),
+            iterations,
+        ),
+        _contestant(f"LSTM, N = {size}", lstm, torch.optim.RMSprop(lstm.parameters(), lr=1e-2, alpha=0.9), iterations),
     ]
     console.print(
         f"Copy problem: recall {task.symbols} symbols after T = {time_steps} steps. "
@@ -120,38 +125,38 @@ def run_demo(
     return outcomes
 
 
+def _contestant(name: str, model: nn.Module, optimizer: torch.optim.Optimizer, iterations: int) -> Contestant:
+    return Contestant(name, model, optimizer, torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, iterations))
+
+
 def _race(
     task: Copy, contestants: list[Contestant], iterations: int, rows: int, seed: int, console: Console
 ) -> None:
-    """Train all in turn, one iteration each, on the same sequences, until the first has been done for a while."""
+    """Train all in turn, one iteration each, on the same sequences."""
     generators = [Generator().manual_seed(seed) for _ in contestants]
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("starting", total=iterations)
-        for iteration in range(1, iterations + 1):
+        for _ in range(iterations):
             for contestant, generator in zip(contestants, generators, strict=True):
                 contestant.train(task, rows, generator)
             state = "   ".join(f"{c.name.split(',')[0]} {c.recent() / task.baseline:6.1%}" for c in contestants)
-            progress.update(bar, advance=1, description=f"loss / baseline: {state}")
-            solved = contestants[0].solved_at
-            if solved is not None and iteration >= solved + AFTERWARDS:
-                progress.update(bar, total=iteration)
-                return
+            progress.update(bar, advance=1, description=f"loss/baseline: {state}")
 
 
 def _table(outcomes: list[Outcome]) -> Table:
-    table = Table(title="Fresh test sequences")
     columns: dict[str, Callable[[Outcome], str]] = {
         "model": lambda o: o.model,
-        "parameters": lambda o: str(o.parameters),
-        "iterations": lambda o: f"{o.iterations}" + (f" (solved at {o.solved_at})" if o.solved_at else ""),
-        "loss / baseline": lambda o: f"{o.loss_over_baseline:.1%}",
+        "params": lambda o: str(o.parameters),
+        "iters": lambda o: str(o.iterations),
+        "solved at": lambda o: str(o.solved_at or "-"),
+        "loss/baseline": lambda o: f"{o.loss_over_baseline:.1%}",
         "recall": lambda o: f"{o.recall:.1%}",
-        "max|WᴴW - I|": lambda o: "-" if o.unitarity_defect is None else f"{o.unitarity_defect:.1e}",
-        "s / iteration": lambda o: f"{o.seconds_per_iteration:.3f}",
+        "max|WᴴW-I|": lambda o: "-" if o.unitarity_defect is None else f"{o.unitarity_defect:.0e}",
     }
+    table = Table(title="On fresh test sequences", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in columns:
-        table.add_column(name, justify="left" if name == "model" else "right")
+        table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
     for outcome in outcomes:
         table.add_row(*(cell(outcome) for cell in columns.values()))
     return table

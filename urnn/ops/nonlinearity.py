@@ -52,7 +52,7 @@ def _modrelu(z: Tensor, b: Tensor) -> Tensor:
 
 def _modrelu_backward(g: Tensor, z: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     e, r, regular = _phase(z)
-    along = g * e.conj()  # real part: along the radius; imaginary part: across it
+    along = g * torch.conj_physical(e)  # real part: along the radius; imaginary part: across it
     gz = g + torch.complex(torch.zeros_like(r), torch.where(regular, b / r, 0.0) * along.imag) * e
     active = (r + b > 0) & (r > 0)
     return torch.where(active, gz, 0.0), torch.where(active, along.real, 0.0)
@@ -67,7 +67,7 @@ def _epsilon(z: Tensor, b: Tensor) -> Tensor:
 def _epsilon_backward(g: Tensor, z: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     m = torch.hypot(z.abs(), torch.full((), PAPER_EPSILON**0.5, dtype=b.dtype, device=b.device))
     factor = torch.relu(m + b) / (m + PAPER_EPSILON)
-    along = (g * z.conj()).real  # derivative with respect to the factor
+    along = (g * torch.conj_physical(z)).real  # derivative with respect to the factor
     gb = torch.where(m + b > 0, along / (m + PAPER_EPSILON), 0.0)
     gm = gb - along * factor / (m + PAPER_EPSILON)
     return g * factor + z * (gm / m), gb

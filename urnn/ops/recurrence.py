@@ -118,7 +118,17 @@ def check_lengths(lengths: Tensor, shape: tuple[int, ...], T: int, x: Tensor) ->
     check_shape("lengths", lengths, shape)
     check_same_device("lengths", lengths, "x", x)
     readable = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
-    if readable and not torch._C._functorch.is_batchedtensor(lengths) and lengths.numel():
+    if readable and not _is_mapped(lengths) and lengths.numel():
         low, high = int(lengths.min()), int(lengths.max())
         if low < 0 or high > T:
             raise ValueError(f"lengths: expected integers in [0, {T}], the number of time steps, got {low} to {high}")
+
+
+def _is_mapped(tensor: Tensor) -> bool:
+    """Whether ``vmap`` runs over ``tensor``, at any level below ``grad``: its values cannot be read then."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            return True
+        tensor = functorch.get_unwrapped(tensor)
+    return False

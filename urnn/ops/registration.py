@@ -4,9 +4,16 @@ Note [Why two operators under an autograd.Function]
 Inductor cannot generate code for complex tensors, so it must not look inside. ``torch.library.custom_op`` would do
 that too, but breaks ``vmap(grad(...))`` (torch 2.13). Here forward and backward are operators with a fake and a vmap
 rule each (vmap goes into the ensemble dimension), and the Functions join them. A second backward raises.
+
+Note [Lazy conjugates and complex views]
+Under a dispatch mode (torch.compile runs a compiled graph under one, a FLOP counter is one) PyTorch resolves no lazy
+conjugate: tensors arrive with the bit set, and element-wise operations inside ignore it. So both operators resolve
+what they are given, and their kernels use ``torch.conj_physical``. And a complex tensor that is a view of real numbers
+cannot enter torch.compile as an input (torch 2.13), so what they return is no view.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import torch
@@ -27,6 +34,18 @@ _library.define(
 )
 
 
+def _operator(kernel: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+    """``kernel`` with the care of Note [Lazy conjugates and complex views]."""
+
+    @wraps(kernel)
+    def run(*args: Any) -> tuple[Tensor, ...]:
+        outputs = kernel(*(a.resolve_conj().resolve_neg() if isinstance(a, Tensor) else a for a in args))
+        return tuple(out.new_empty(0).set_(out) for out in outputs)  # type: ignore[call-overload]
+
+    return run
+
+
+@_operator
 def _forward(
     x: Tensor,
     V: Tensor | None,
@@ -46,6 +65,7 @@ def _forward(
         return h, final_state(h, h_0, lengths, reverse)
 
 
+@_operator
 def _backward(
     grad_h: Tensor | None,
     grad_h_n: Tensor | None,
