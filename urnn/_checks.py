@@ -21,7 +21,7 @@ def check_precision(name: str, dtype: torch.dtype | None) -> tuple[torch.dtype, 
     if dtype not in PRECISIONS:
         raise TypeError(
             f"{name}: expected float32, float64, complex64 or complex128, got {dtype}. "
-            "PyTorch has no complex arithmetic for half precision; a unitary matrix would not stay unitary in it either."
+            "PyTorch has no complex arithmetic in half precision, nor would a matrix stay unitary in it."
         )
     return PRECISIONS[dtype]
 
@@ -45,7 +45,9 @@ def check_int(name: str, value: object, minimum: int, maximum: int | None = None
     return value
 
 
-def check_number(name: str, value: object, minimum: float, maximum: float = float("inf"), *, open_end: bool = False) -> None:
+def check_number(
+    name: str, value: object, minimum: float, maximum: float = float("inf"), *, open_end: bool = False
+) -> None:
     """``value`` must be a real number between the bounds; ``open_end`` shuts out the upper one. Tensors pass unread."""
     if isinstance(value, Tensor):  # reading it would synchronise with the device
         return

@@ -59,7 +59,7 @@ class ComplexModule(nn.Module):
                 fn(torch.empty(0, dtype=tensor.dtype, device=tensor.device))  # a refusal must come before any change
                 break
         before = {name: tensor.dtype for name, tensor in self._unitary_tensors()}
-        module = super()._apply(fn, recurse)
+        module = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._set_marks()
         self._polish(before)
         return module
@@ -73,7 +73,11 @@ class ComplexModule(nn.Module):
                 try:
                     check_unitary_matrix(prefix + name, new.detach())
                 except (TypeError, ValueError) as error:
-                    cure = " urnn.load_state_dict(model, state, project=True) does that." if "projects" in str(error) else ""
+                    cure = (
+                        " urnn.load_state_dict(model, state, project=True) does that."
+                        if "projects" in str(error)
+                        else ""
+                    )
                     error_messages.append(f"{error}{cure}")
                     return
         super()._load_from_state_dict(state_dict, prefix, *args)
@@ -88,13 +92,14 @@ class ComplexModule(nn.Module):
                     tensor.copy_(newton_schulz(newton_schulz(tensor)))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._set_marks()
 
     def _unitary_tensors(self) -> Iterator[tuple[str, Tensor]]:
         for name in self._unitary_names:
-            tensor = self._parameters.get(name)
-            if (tensor := self._buffers.get(name) if tensor is None else tensor) is not None:
+            tensor: Tensor | None = self._parameters.get(name)
+            tensor = self._buffers.get(name) if tensor is None else tensor
+            if tensor is not None:
                 yield name, tensor
 
     def _set_marks(self) -> None:

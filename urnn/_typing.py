@@ -24,10 +24,10 @@ Square = Complex[Tensor, "*batch n n"]
 """A (batch of) complex square matrices; unitary where the text says so."""
 RealSquare = Float[Tensor, "*batch n n"]
 """Real square matrices."""
-Vectors = Complex[Tensor, "*batch n"]
-"""Complex vectors along the last dimension."""
-Reals = Float[Tensor, "*batch n"]
-"""Real vectors along the last dimension."""
+Vectors = Complex[Tensor, "*#batch n"]
+"""Complex vectors along the last dimension; leading dimensions broadcast."""
+Reals = Float[Tensor, "*#batch n"]
+"""Real vectors along the last dimension; leading dimensions broadcast."""
 Scalars = Float[Tensor, "*batch"]
 """One real number for each member of the batch."""
 

@@ -9,7 +9,9 @@ from rich.console import Console
 
 import urnn
 
-app = typer.Typer(help="Recurrent networks with a unitary recurrence matrix.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Recurrent networks with a unitary recurrence matrix.", no_args_is_help=True, add_completion=False
+)
 
 
 def main() -> None:
@@ -29,7 +31,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     pass
 
@@ -58,7 +62,9 @@ def capacity(
     n: Annotated[str, typer.Option("--n", help="Sizes: 7, or 2..16, or 4,6,8.")] = "2..8",
     option: Annotated[list[str], typer.Option(help="An option of the family, such as reflections=3.")] = [],  # noqa: B006
     targets: Annotated[int, typer.Option(help="Fit so many random unitary matrices and report the share reached.")] = 0,
-    smallest: Annotated[bool, typer.Option("--smallest", help="Find the smallest full setting of a tunable family.")] = False,
+    smallest: Annotated[
+        bool, typer.Option("--smallest", help="Find the smallest full setting of a tunable family.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw rank / N^2 over N for all families into this PNG.")] = None,
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
@@ -101,6 +107,33 @@ def errata(
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(figures + "\n")
     typer.echo(figures)
+
+
+@app.command()
+def soak(
+    n: Annotated[str, typer.Option("--n", help="Sizes: 64, or 64,128.")] = "64,128",
+    steps: Annotated[int, typer.Option(help="Optimizer steps in each run.")] = 20_000,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    tf32: Annotated[bool, typer.Option("--tf32", help="Let the rest of the program use TF32.")] = False,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="File for the figures.")] = None,
+) -> None:
+    """Train for many steps with every optimizer and report how far W has left U(N)."""
+    import json
+
+    import torch
+
+    from urnn.experiments import soak as runs
+
+    rows = []
+    for row in runs.soak(tuple(_sizes(n)), steps, device, tf32, seed):
+        rows.append(row)
+        typer.echo(json.dumps(row))
+    name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    result = {"device": name, "torch": torch.__version__, "tf32": tf32, "seed": seed, "runs": rows}
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _sizes(text: str) -> list[int]:

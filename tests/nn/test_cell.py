@@ -33,7 +33,9 @@ def test_stepping_the_cell_equals_the_sequence(family, batch, complex_input):
 
 
 @pytest.mark.parametrize("nonlinearity", list(urnn.ops.NONLINEARITIES))
-@pytest.mark.parametrize("options", [{}, {"bias_constraint": "nonpositive"}, {"initial_state": "zero"}, {"bias": False}])
+@pytest.mark.parametrize(
+    "options", [{}, {"bias_constraint": "nonpositive"}, {"initial_state": "zero"}, {"bias": False}]
+)
 def test_options_mean_the_same_as_on_the_layer(options, nonlinearity):
     rnn = UnitaryRNN(M, N, nonlinearity=nonlinearity, dtype=torch.float64, **options)
     cell = as_cell(rnn, nonlinearity=nonlinearity, **options)
@@ -57,7 +59,12 @@ def test_shapes_are_those_of_gru_cell():
         (torch.zeros(2, 5), None, ValueError, r"^x: expected shape \(B, 3\) or \(3,\), got \(2, 5\)$"),
         (torch.zeros(()), None, ValueError, r"^x: expected shape .*, got \(\)$"),
         (torch.zeros(2, M).double(), None, TypeError, r"^x: expected torch.float32 or torch.complex64"),
-        (torch.zeros(2, M, device="meta"), None, ValueError, r"^x: expected the device of the parameters, cpu, got meta$"),
+        (
+            torch.zeros(2, M, device="meta"),
+            None,
+            ValueError,
+            r"^x: expected the device of the parameters, cpu, got meta$",
+        ),
         (torch.zeros(2, M), torch.zeros(2, N), TypeError, r"^h: expected torch.complex64, as the state is complex"),
         (torch.zeros(2, M), torch.zeros(3, N).cfloat(), ValueError, r"^h: expected shape \(2, 4\), got \(3, 4\)$"),
         (torch.zeros(M), torch.zeros(1, N).cfloat(), ValueError, r"^h: expected shape \(4,\), got \(1, 4\)$"),

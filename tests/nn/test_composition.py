@@ -137,7 +137,9 @@ def test_conversion_inside_sequential():
 def test_half_precision_is_refused_before_anything_changes(convert, family):
     for module in (UnitaryRNN(M, N, parametrization=family), UnitaryRNNCell(M, N, parametrization=family), ModReLU(N)):
         before = {name: (id(p), p.detach().clone()) for name, p in module.state_dict(keep_vars=True).items()}
-        with pytest.raises(TypeError, match=r"^dtype: expected float32 or float64 .* got torch.b?float16\..* torch.autocast"):
+        with pytest.raises(
+            TypeError, match=r"^dtype: expected float32 or float64 .* got torch.b?float16\..* torch.autocast"
+        ):
             convert(module)
         for name, p in module.state_dict(keep_vars=True).items():
             assert id(p) == before[name][0]
@@ -196,7 +198,9 @@ def test_half_input_is_taken_where_autocast_made_it():
 
 
 # Dynamo makes an instance of autograd.Function while it traces one, and PyTorch warns of that.
-dynamo_warns = pytest.mark.filterwarnings("ignore:<class 'torch.autograd.function.Function'> should not be inst:DeprecationWarning")
+dynamo_warns = pytest.mark.filterwarnings(
+    "ignore:<class 'torch.autograd.function.Function'> should not be inst:DeprecationWarning"
+)
 
 
 def training_step(rnn, head, x):
@@ -349,7 +353,9 @@ def as_function(rnn):
     return f, tuple(p.detach().clone().requires_grad_() for p in rnn.parameters())
 
 
-DERIVED = [(family, "modrelu") for family in FAMILIES] + [("full", name) for name in urnn.ops.NONLINEARITIES if name != "modrelu"]
+DERIVED = [(family, "modrelu") for family in FAMILIES] + [
+    ("full", name) for name in urnn.ops.NONLINEARITIES if name != "modrelu"
+]
 
 
 @pytest.mark.parametrize(("family", "nonlinearity"), DERIVED)

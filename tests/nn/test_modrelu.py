@@ -103,7 +103,11 @@ def test_bad_input_says_what_was_expected(z, error, message):
         ({"num_features": 0}, ValueError, r"^num_features: expected an int >= 1, got 0$"),
         ({"num_features": False}, TypeError, r"^num_features: expected an int, got bool"),
         ({"nonlinearity": "relu"}, ValueError, r"^nonlinearity: expected one of .*, got 'relu'"),
-        ({"bias_constraint": "negative"}, ValueError, r"^bias_constraint: expected one of \['nonpositive'\], got 'negative'"),
+        (
+            {"bias_constraint": "negative"},
+            ValueError,
+            r"^bias_constraint: expected one of \['nonpositive'\], got 'negative'",
+        ),
         ({"dtype": torch.float16}, TypeError, r"^dtype: expected float32"),
     ],
 )
@@ -175,10 +179,13 @@ def test_with_the_constraint_a_step_is_1_lipschitz(h, other, x, biases, seed, no
 
 @pytest.mark.parametrize(
     ("options", "bias", "states"),
-    [({}, 1.0, (1e-6, -1e-6)), ({"nonlinearity": "hard", "bias_constraint": "nonpositive"}, -1.0, (1 - 1e-6, 1 + 1e-6))],
+    [
+        ({}, 1.0, (1e-6, -1e-6)),
+        ({"nonlinearity": "hard", "bias_constraint": "nonpositive"}, -1.0, (1 - 1e-6, 1 + 1e-6)),
+    ],
     ids=["positive_bias", "hard_thresholding"],
 )
 def test_what_is_not_1_lipschitz(options, bias, states):
     """The theorem above is about the sign of b and about Eq. 2: these two tear close states apart."""
     after = with_bias([bias], **options)(torch.tensor(states, dtype=torch.complex128).unsqueeze(-1))
-    assert float((after[0] - after[1]).abs()) > 0.9
+    assert (after[0] - after[1]).abs().item() > 0.9

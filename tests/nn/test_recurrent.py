@@ -145,7 +145,10 @@ def test_reset_keeps_type_and_identity(family):
             "bias_constraint='nonpositive', backend='reference'",
         ),
         (lambda: UnitaryRNNCell(3, 4), "3, 4"),
-        (lambda: UnitaryRNNCell(3, 4, bias=False, parametrization="givens"), "3, 4, bias=False, parametrization='givens'"),
+        (
+            lambda: UnitaryRNNCell(3, 4, bias=False, parametrization="givens"),
+            "3, 4, bias=False, parametrization='givens'",
+        ),
     ],
 )
 def test_extra_repr_prints_what_is_not_the_default(made, text):
@@ -161,7 +164,9 @@ def test_load_unitary_sets_one_layer_and_direction(family):
     W = haar_unitary(4)
     before = {name: p.detach().clone() for name, p in rnn.state_dict().items()}
     if family not in HAVE_RIGHT_INVERSE:
-        with pytest.raises(NotImplementedError, match=r"^Restricted has no right inverse: .*parametrization='full' takes any W"):
+        with pytest.raises(
+            NotImplementedError, match=r"^Restricted has no right inverse: .*parametrization='full' takes any W"
+        ):
             rnn.load_unitary(W, layer=1, reverse=True)
         assert all(torch.equal(p, before[name]) for name, p in rnn.state_dict().items())
         return
@@ -186,7 +191,11 @@ def test_load_unitary_moves_to_the_precision_of_the_cell(family):
     [
         (torch.eye(4), TypeError, r"^W: expected complex64 or complex128, got torch.float32$"),
         (None, TypeError, r"^W: expected a torch.Tensor, got NoneType$"),
-        (2 * torch.eye(4).cfloat(), ValueError, r"^W: expected a unitary matrix, max\|W\^H W - I\| <= .*, got 3.0e\+00\."),
+        (
+            2 * torch.eye(4).cfloat(),
+            ValueError,
+            r"^W: expected a unitary matrix, max\|W\^H W - I\| <= .*, got 3.0e\+00\.",
+        ),
         (torch.full((4, 4), math.nan).cfloat(), ValueError, r"^W: expected finite entries, got NaN or inf"),
         (torch.eye(3).cfloat(), ValueError, r"^W: expected shape \(4, 4\), got \(3, 3\)$"),
         (torch.eye(4).cfloat()[:3], ValueError, r"^W: expected shape \(\.\.\., n, n\) with n >= 1, got \(3, 4\)$"),
@@ -231,9 +240,17 @@ BAD_OPTIONS = [
     ({"hidden_size": 0}, ValueError, r"^hidden_size: expected an int >= 1, got 0$"),
     ({"hidden_size": True}, TypeError, r"^hidden_size: expected an int, got bool \(True\)$"),
     ({"bias": 1}, TypeError, r"^bias: expected a bool, got int$"),
-    ({"parametrization": "ful"}, ValueError, r"^parametrization: expected one of \['cayley', .* Did you mean 'full'\?$"),
+    (
+        {"parametrization": "ful"},
+        ValueError,
+        r"^parametrization: expected one of \['cayley', .* Did you mean 'full'\?$",
+    ),
     ({"parametrization": None}, ValueError, r"^parametrization: expected one of .*, got None$"),
-    ({"parametrization": lambda *_, **__: 1}, TypeError, r"^parametrization: expected a callable that makes a Parametr"),
+    (
+        {"parametrization": lambda *_, **__: 1},
+        TypeError,
+        r"^parametrization: expected a callable that makes a Parametr",
+    ),
     ({"nonlinearity": "modRelu"}, ValueError, r"^nonlinearity: expected one of .* Did you mean 'modrelu'\?$"),
     ({"initial_state": "lerned"}, ValueError, r"^initial_state: expected one of .* Did you mean 'learned'\?$"),
     ({"initial_state": 0}, ValueError, r"^initial_state: expected one of \['learned', 'zero'\], got 0$"),

@@ -328,13 +328,21 @@ BAD_CALLS = {
     ),
     "one dimension": (lambda: (torch.zeros(M), None), ValueError, r"^x: expected shape .*, got \(3,\)$"),
     "wrong width": (lambda: (torch.zeros(2, 2, M + 1), None), ValueError, r"^x: expected shape .*, got \(2, 2, 4\)$"),
-    "no step": (lambda: (torch.zeros(0, 2, M), None), ValueError, r"^x: expected at least one time step, got \(0, 2, 3\)"),
+    "no step": (
+        lambda: (torch.zeros(0, 2, M), None),
+        ValueError,
+        r"^x: expected at least one time step, got \(0, 2, 3\)",
+    ),
     "double": (
         lambda: (torch.zeros(2, 2, M).double(), None),
         TypeError,
-        r"^x: expected torch.float32 or torch.complex64, as the parameters are, got torch.float64\. x\.to\(torch.float32\)",
+        r"^x: expected torch.float32 or torch.complex64, as the parameters are, got torch.float64\. x\.to\(torch",
     ),
-    "integers": (lambda: (torch.zeros(2, 2, M).long(), None), TypeError, r"^x: expected torch.float32 .* got torch.int64"),
+    "integers": (
+        lambda: (torch.zeros(2, 2, M).long(), None),
+        TypeError,
+        r"^x: expected torch.float32 .* got torch.int64",
+    ),
     "bfloat16": (lambda: (torch.zeros(2, 2, M).bfloat16(), None), TypeError, r"^x: expected .* got torch.bfloat16"),
     "meta": (
         lambda: (torch.zeros(2, 2, M, device="meta"), None),

@@ -40,8 +40,16 @@ def eq_2(z: Tensor, b: Tensor) -> Tensor:
 
 def by_autograd(name: str, g: Tensor, z: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     z, b = z.clone().requires_grad_(), b.clone().requires_grad_()
-    gradients = torch.autograd.grad(NONLINEARITIES[name].forward(z, b), (z, b), g, allow_unused=True, materialize_grads=True)
+    gradients = torch.autograd.grad(
+        NONLINEARITIES[name].forward(z, b), (z, b), g, allow_unused=True, materialize_grads=True
+    )
     return gradients[0], gradients[1]
+
+
+def rounding(g: Tensor, z: Tensor, b: Tensor) -> Tensor:
+    """What rounding may do to a gradient: the part across the radius is a difference stretched by 1 + b/|z|."""
+    info = torch.finfo(z.dtype)
+    return 16 * info.eps * g.abs() * (1 + b.abs() / z.abs().clamp(min=info.tiny**0.5))
 
 
 # Eq. 2
@@ -121,7 +129,7 @@ def test_modrelu_on_any_finite_number(re: float, im: float, b: float) -> None:
     g = torch.tensor(1 + 1j, dtype=torch.complex64)
     for explicit, automatic in zip(modrelu.backward(g, z, bias), by_autograd("modrelu", g, z, bias), strict=True):
         assert bool(torch.isfinite(explicit))
-        torch.testing.assert_close(explicit, automatic)
+        assert (explicit - automatic).abs() <= rounding(g, z, bias)
 
 
 # The two other forms
@@ -131,7 +139,9 @@ def test_epsilon_form_is_the_released_code() -> None:
     z, b = torch.randn(2, 40, dtype=torch.complex128)
     b = b.real
     m = torch.sqrt(PAPER_EPSILON + z.abs() ** 2)
-    torch.testing.assert_close(NONLINEARITIES["modrelu_epsilon"].forward(z, b), z * torch.relu(m + b) / (m + PAPER_EPSILON))
+    torch.testing.assert_close(
+        NONLINEARITIES["modrelu_epsilon"].forward(z, b), z * torch.relu(m + b) / (m + PAPER_EPSILON)
+    )
 
 
 @pytest.mark.parametrize(("name", "kept"), [("modrelu", 1.0), ("modrelu_epsilon", 0.344), ("hard", 1.0)])
@@ -142,9 +152,13 @@ def test_what_2000_steps_at_zero_bias_keep_of_a_small_state(name: str, kept: flo
     assert abs(float(z.abs()) / 0.03 - kept) < 1e-3
 
 
-@pytest.mark.parametrize(("z", "b", "h"), [(3 + 4j, -4.9, 3 + 4j), (3 + 4j, -5.0, 0j), (3 + 4j, 1.0, 3 + 4j), (0j, 1.0, 0j)])
+@pytest.mark.parametrize(
+    ("z", "b", "h"), [(3 + 4j, -4.9, 3 + 4j), (3 + 4j, -5.0, 0j), (3 + 4j, 1.0, 3 + 4j), (0j, 1.0, 0j)]
+)
 def test_hard_threshold_by_hand(z: complex, b: float, h: complex) -> None:
-    value = NONLINEARITIES["hard"].forward(torch.tensor(z, dtype=torch.complex128), torch.tensor(b, dtype=torch.float64))
+    value = NONLINEARITIES["hard"].forward(
+        torch.tensor(z, dtype=torch.complex128), torch.tensor(b, dtype=torch.float64)
+    )
     assert complex(value) == h
 
 
@@ -160,8 +174,7 @@ def test_backward_is_what_autograd_finds(name: str, dtype: torch.dtype) -> None:
     z, b = z[usual], b[usual]
     g = torch.randn(z.shape, dtype=dtype)
     for explicit, automatic in zip(NONLINEARITIES[name].backward(g, z, b), by_autograd(name, g, z, b), strict=True):
-        # b/|z| reaches 1e19; what it multiplies is a difference of numbers of the size of g
-        torch.testing.assert_close(explicit, automatic, rtol=32 * torch.finfo(dtype).eps, atol=1e-6)
+        assert ((explicit - automatic).abs() <= rounding(g, z, b)).all()
 
 
 @pytest.mark.parametrize("name", NONLINEARITIES)

@@ -63,7 +63,9 @@ Dims = tuple[int | None, ...]
 
 
 def mapped_arguments(dims: Dims) -> tuple[Tensor, ...]:
-    return tuple(a if d is not None else a.select(at, 0) for a, d, at in zip(arguments(E), dims, MAPPED["all"], strict=True))
+    return tuple(
+        a if d is not None else a.select(at, 0) for a, d, at in zip(arguments(E), dims, MAPPED["all"], strict=True)
+    )
 
 
 def member(args: tuple[Tensor, ...], dims: Dims, e: int) -> tuple[Tensor, ...]:
@@ -156,7 +158,9 @@ def test_second_backward_through_the_reference() -> None:
 # Modes
 
 
-def outputs_and_grads(args: tuple[Tensor, ...], mode: AbstractContextManager[Any], **settings: Any) -> tuple[Tensor, ...]:
+def outputs_and_grads(
+    args: tuple[Tensor, ...], mode: AbstractContextManager[Any], **settings: Any
+) -> tuple[Tensor, ...]:
     leaves = [a.clone().requires_grad_() for a in args]
     with mode:
         h, h_n = recurrence(*leaves, **settings)
@@ -178,7 +182,8 @@ def assert_identical(got: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> N
 def test_autocast_changes_nothing(backend: str, nonlinearity: str) -> None:
     args = arguments(dtype=torch.complex64)
     plain, cast = (
-        outputs_and_grads(args, mode, nonlinearity=nonlinearity, backend=backend) for mode in (nullcontext(), bfloat16())
+        outputs_and_grads(args, mode, nonlinearity=nonlinearity, backend=backend)
+        for mode in (nullcontext(), bfloat16())
     )
     assert_identical(cast, plain)
 
@@ -203,7 +208,9 @@ class PassThrough(TorchDispatchMode):
 @pytest.mark.parametrize("real", [True, False])
 @pytest.mark.parametrize("ensemble", [(), (2,)])
 @pytest.mark.parametrize("backend", ALL)
-def test_a_dispatch_mode_changes_nothing(backend: str, ensemble: tuple[int, ...], real: bool, nonlinearity: str) -> None:
+def test_a_dispatch_mode_changes_nothing(
+    backend: str, ensemble: tuple[int, ...], real: bool, nonlinearity: str
+) -> None:
     x, *rest = arguments(*ensemble)
     args = (x if real else torch.complex(x, x.flip(0)), *rest)
     plain = outputs_and_grads(args, nullcontext(), nonlinearity=nonlinearity, backend=backend)

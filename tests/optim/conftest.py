@@ -31,7 +31,11 @@ SHARED_BAD = (
     ({"unitary_lr": -1.0}, ValueError, r"^unitary_lr: expected a number in \[0.0, inf\), got -1.0$"),
     ({"unitary_lr": "1"}, TypeError, r"^unitary_lr: expected a number, got str"),
     ({"unitary_lr": True}, TypeError, r"^unitary_lr: expected a number, got bool"),
-    ({"unitary_step": "caley"}, ValueError, r"^unitary_step: expected one of .* got 'caley'\. Did you mean 'cayley'\?$"),
+    (
+        {"unitary_step": "caley"},
+        ValueError,
+        r"^unitary_step: expected one of .* got 'caley'\. Did you mean 'cayley'\?$",
+    ),
     ({"polish": 1}, TypeError, r"^polish: expected a bool, got int$"),
     ({"differentiable": True}, ValueError, r"^differentiable: expected False with unitary parameters, got True$"),
     (
@@ -85,14 +89,30 @@ CASES = (
         unitary=(
             {"lr": 3e-2},
             {"lr": 3e-2, "unitary_step": "exponential"},
-            {"lr": 3e-3, "momentum": 0.9},
+            {"lr": 3e-2, "momentum": 0.9},
+            {"lr": 3e-2, "unitary_betas": (0.9, 0.99)},
             {"lr": 3e-2, "unitary_scaling": "elementwise"},
             {"lr": 6e-2, "unitary_scaling": "none"},
         ),
         bad=(
             *SHARED_BAD,
-            ({"unitary_scaling": "scaler"}, ValueError, r"^unitary_scaling: expected one of .* Did you mean 'scalar'\?$"),
-            ({"initial_square_avg": -1.0}, ValueError, r"^initial_square_avg: expected a number in \[0.0, inf\), got -1.0$"),
+            (
+                {"unitary_scaling": "scaler"},
+                ValueError,
+                r"^unitary_scaling: expected one of .* Did you mean 'scalar'\?$",
+            ),
+            ({"unitary_betas": 0.9}, TypeError, r"^unitary_betas: expected two numbers, got 0.9$"),
+            ({"unitary_betas": (1.0, 0.9)}, ValueError, r"^unitary_betas: expected a number in \[0.0, 1.0\), got 1.0$"),
+            (
+                {"unitary_betas": (0.9, 0.99), "unitary_scaling": "none"},
+                ValueError,
+                r"^unitary_betas: expected None with unitary_scaling='none', got \(0.9, 0.99\)$",
+            ),
+            (
+                {"initial_square_avg": -1.0},
+                ValueError,
+                r"^initial_square_avg: expected a number in \[0.0, inf\), got -1.0$",
+            ),
         ),
         capturable=True,
     ),

@@ -27,6 +27,11 @@ def equal(first, second):
     return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+def tolerance_of(options):
+    """torch.linalg.matrix_exp itself differs by up to 2e-11 between one matrix and a batch, at norms near 0.05."""
+    return {"rtol": 1e-9, "atol": 1e-9} if options.get("unitary_step") == "exponential" else EXACT
+
+
 # Ordinary parameters
 
 
@@ -88,6 +93,15 @@ def test_weight_decay_reaches_ordinary_parameters_alone(case, new_unitary, drive
 # Unitary parameters
 
 
+@pytest.fixture
+def matmul():
+    """PyTorch's setting for float32 products, put back afterwards."""
+    setting = torch.backends.cuda.matmul
+    before = setting.fp32_precision
+    yield setting
+    setting.fp32_precision = before
+
+
 def problem(n=16, columns=64):
     """Find W from its products: half the mean squared error over columns, with a solution on U(n)."""
     generator = torch.Generator().manual_seed(2)
@@ -123,13 +137,11 @@ def test_without_polish_w_drifts(unitary, new_unitary, drive):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("tf32", [False, True])
 @pytest.mark.parametrize("n", [64, 128])
-def test_soak(unitary, n, tf32, new_unitary, monkeypatch):
-    """20000 float32 steps on a random problem, of which each step sees other columns."""
+def test_soak(unitary, n, new_unitary, matmul):
+    """20000 float32 steps on a random problem, of which each step sees other columns; TF32 is on for the program."""
     case, options = unitary
-    if tf32:
-        monkeypatch.setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32")
+    matmul.fp32_precision = "tf32"
     generator = torch.Generator().manual_seed(3)
     target = urnn.linalg.haar_unitary(n, generator=generator)
     W = new_unitary(n, dtype=torch.complex64)
@@ -144,11 +156,11 @@ def test_soak(unitary, n, tf32, new_unitary, monkeypatch):
     assert float((W.detach() - target).norm()) < 0.5 * n**0.5  # two random ones are (2 n)^(1/2) apart
 
 
-def test_the_products_precision_of_the_program_comes_back(case, new_unitary, drive, monkeypatch):
-    monkeypatch.setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32")
+def test_the_products_precision_of_the_program_comes_back(case, new_unitary, drive, matmul):
+    matmul.fp32_precision = "tf32"
     W = new_unitary()
     drive(case.ours([W]), [W], steps=1)
-    assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+    assert matmul.fp32_precision == "tf32"
 
 
 def test_an_ensemble_equals_its_members(unitary, new_unitary):
@@ -166,7 +178,7 @@ def test_an_ensemble_equals_its_members(unitary, new_unitary):
         for i, optimizer in enumerate(many):
             alone[i].grad = together.grad.flatten(0, 1)[i].clone()
             optimizer.step()
-    torch.testing.assert_close(together.detach().flatten(0, 1), torch.stack(alone).detach(), **EXACT)
+    torch.testing.assert_close(together.detach().flatten(0, 1), torch.stack(alone).detach(), **tolerance_of(options))
 
 
 def test_parameters_of_one_size_move_as_alone(unitary, new_unitary, drive):
@@ -188,7 +200,7 @@ def test_parameters_of_one_size_move_as_alone(unitary, new_unitary, drive):
 
     together = run(range(len(kinds)))
     for i, p in enumerate(together):
-        tolerance = EXACT if p.dtype == torch.complex128 else {"rtol": 1e-5, "atol": 1e-5}
+        tolerance = tolerance_of(options) if p.dtype == torch.complex128 else {"rtol": 1e-5, "atol": 1e-5}
         torch.testing.assert_close(p, run([i])[i], **tolerance)
 
 
@@ -312,7 +324,7 @@ def test_a_scheduler_that_ends_at_zero_stops_both(case, unitary_lr, new_unitary,
 
 
 def test_a_tensor_as_rate(case, new_unitary, drive):
-    rates = {"lr": torch.tensor(2**-5), "unitary_lr": torch.tensor(2**-6)}
+    rates = {"lr": torch.tensor(2**-5).double(), "unitary_lr": torch.tensor(2**-6).double()}
     found = steps_of(case, both_kinds(new_unitary), drive, foreach=False, **rates)
     wanted = steps_of(case, both_kinds(new_unitary), drive, foreach=False, lr=2**-5, unitary_lr=2**-6)
     torch.testing.assert_close(found, wanted, **EXACT)
@@ -474,7 +486,8 @@ def test_torchs_own_optimizer_leaves_un_and_check_unitary_says_so(case):
     optimizer.step()
     defect = float(unitarity_defect(rnn.weight_hh_l0))
     with pytest.raises(
-        ValueError, match=r"^weight_hh_l0: expected a unitary matrix, .*, got .*likely cause is an optimizer that is not from urnn.optim"
+        ValueError,
+        match=r"^weight_hh_l0: expected a unitary matrix, .*, got .* cause is an optimizer that is not from urnn.optim",
     ) as caught:
         urnn.check_unitary(rnn)
     assert f"got {defect:.1e}" in str(caught.value)

@@ -1,4 +1,4 @@
-"""Can a family represent every unitary matrix, and if not, how much of U(n)?"""
+"""The question whether a family represents every unitary matrix, and if not, how much of U(n)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor
 
-from urnn._checks import check_choice, check_int
+from urnn._checks import check_choice, check_int, check_shape, check_tensor
 from urnn._typing import Square
 from urnn.capacity.count import counting_verdict, unitary_dimension
 from urnn.capacity.fit import inverts, share_reached
@@ -111,12 +111,15 @@ def _of_function(
     family: object, n: int, parameters: int, points: int, targets: int, generator: Generator, options: dict[str, Any]
 ) -> Capacity:
     if not callable(family):
-        raise TypeError(f"family: expected a callable of a real vector, as parameters={parameters} is given, got {family!r}")
+        raise TypeError(
+            f"family: expected a callable of a real vector, as parameters={parameters} is given, got {family!r}"
+        )
     if targets:
         raise ValueError(f"targets: expected 0 for a plain function, got {targets}")
 
     def to_matrix(theta: Tensor) -> Square:
-        W: Tensor = family(theta, **options)
+        W = check_tensor("family", family(theta, **options))
+        check_shape("family", W, (n, n))
         return W
 
     random = (torch.randn(parameters, dtype=torch.float64, generator=generator) for _ in range(points))

@@ -26,7 +26,9 @@ def inverts(family: Parametrization, targets: int, generator: Generator) -> bool
     return True
 
 
-def share_reached(family: Parametrization, targets: int, generator: Generator, starts: int = 3, iterations: int = 500) -> float:
+def share_reached(
+    family: Parametrization, targets: int, generator: Generator, starts: int = 3, iterations: int = 500
+) -> float:
     """Share of Haar targets that L-BFGS reaches from the best of ``starts`` random points."""
     hits = 0
     for _ in range(targets):
@@ -48,6 +50,6 @@ def _fit(family: Parametrization, W: Tensor, generator: Generator, iterations: i
         loss.backward()
         return loss
 
-    optimizer.step(closure)  # type: ignore[arg-type]
+    optimizer.step(closure)
     with torch.no_grad():
         return float((to_matrix(theta) - W).abs().square().mean().sqrt())

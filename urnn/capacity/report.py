@@ -69,7 +69,12 @@ def picture(path: Path, sizes: Iterable[int]) -> None:
     sizes = list(sizes)
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.add_subplot()
-    styles = {"full": ("black", "-"), "restricted": ("#c2571a", "-"), "householder": ("#0b6e99", "--"), "givens": ("#4a7c2f", ":")}
+    styles = {
+        "full": ("black", "-"),
+        "restricted": ("#c2571a", "-"),
+        "householder": ("#0b6e99", "--"),
+        "givens": ("#4a7c2f", ":"),
+    }
     markers = iter("s*o^vDo^vP")
     for label, family, options in CURVES:
         points = [(n, analyze(family, n, points=2, **options)) for n in sizes if options.get("reflections", 1) <= n]

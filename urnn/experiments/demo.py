@@ -129,9 +129,7 @@ def _contestant(name: str, model: nn.Module, optimizer: torch.optim.Optimizer, i
     return Contestant(name, model, optimizer, torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, iterations))
 
 
-def _race(
-    task: Copy, contestants: list[Contestant], iterations: int, rows: int, seed: int, console: Console
-) -> None:
+def _race(task: Copy, contestants: list[Contestant], iterations: int, rows: int, seed: int, console: Console) -> None:
     """Train all in turn, one iteration each, on the same sequences."""
     generators = [Generator().manual_seed(seed) for _ in contestants]
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]

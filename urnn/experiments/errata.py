@@ -57,7 +57,8 @@ def half_gradient(seed: int, networks: int = 20) -> dict[str, float]:
         rnn, readout = UnitaryRNN(task.inputs, 32), ComplexToReal(32, task.outputs)
         x, y = task.batch(20, Generator().manual_seed(seed + network))
         directions = []
-        for rnn.half_gradient in (False, True):
+        for half in (False, True):
+            rnn.half_gradient = half
             logits = readout(rnn(x)[0])
             loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten())
             (G,) = torch.autograd.grad(loss, rnn.weight_hh_l0)
@@ -67,7 +68,7 @@ def half_gradient(seed: int, networks: int = 20) -> dict[str, float]:
 
 
 def epsilon(modulus: float = 0.03, steps: int = 2000) -> dict[str, float]:
-    """Share of its modulus that an entry keeps over many steps at b = 0, with Eq. 2 and with the released code's form."""
+    """Share of its modulus that an entry keeps over many steps at b = 0, by Eq. 2 and by the released code."""
     kept: dict[str, float] = {"modulus": modulus, "steps": steps}
     for name in ("modrelu", "modrelu_epsilon"):
         z = torch.tensor([modulus + 0j], dtype=torch.complex128)

@@ -25,12 +25,12 @@ def reflection(v: Vectors, x: Vectors, factor: Tensor | float = 2.0) -> Vectors:
 
 def fourier(x: Vectors) -> Vectors:
     """``F x`` with the unitary DFT."""
-    return torch.fft.fft(x, norm="ortho")
+    return torch.fft.fft(x, norm="ortho") if x.numel() else x  # MKL refuses an empty batch
 
 
 def inverse_fourier(x: Vectors) -> Vectors:
     """``F^{-1} x`` with the unitary DFT."""
-    return torch.fft.ifft(x, norm="ortho")
+    return torch.fft.ifft(x, norm="ortho") if x.numel() else x
 
 
 def dense(apply: Callable[[Tensor], Tensor], n: int, dtype: torch.dtype, device: torch.device) -> Square:

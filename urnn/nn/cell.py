@@ -61,7 +61,9 @@ class UnitaryRNNCell(Recurrent):
         """The next state."""
         x = self._check_input(x)
         if x.dim() not in (1, 2) or x.shape[-1] != self.input_size:
-            raise ValueError(f"x: expected shape (B, {self.input_size}) or ({self.input_size},), got {format_shape(x.shape)}")
+            raise ValueError(
+                f"x: expected shape (B, {self.input_size}) or ({self.input_size},), got {format_shape(x.shape)}"
+            )
         if h is not None:
             shape = (*x.shape[:-1], self.hidden_size)
             check_shape("h", self._check_state("h", h, shape, self.weight_ih), shape)

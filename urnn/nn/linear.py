@@ -50,7 +50,9 @@ class _Readout(ComplexModule):
         if h.dim() == 0 or h.shape[-1] != self.in_features:
             raise ValueError(f"h: expected shape (..., {self.in_features}), got {format_shape(h.shape)}")
         if PRECISIONS[h.dtype] != PRECISIONS[self.weight.dtype]:
-            raise TypeError(f"h: expected {self.weight.dtype}, as the weight, got {h.dtype}. .to(h.dtype) moves the module.")
+            raise TypeError(
+                f"h: expected {self.weight.dtype}, as the weight, got {h.dtype}. .to(h.dtype) moves the module."
+            )
         check_same_device("h", h, "the weight", self.weight)
         return h.to(self.weight.dtype)
 

@@ -42,7 +42,7 @@ class ModReLU(ComplexModule):
 
     Args:
         num_features: N.
-        nonlinearity: ``modrelu`` (Eq. 2), ``modrelu_epsilon`` (the released code's form) or ``hard`` (hard thresholding).
+        nonlinearity: ``modrelu`` (Eq. 2), ``modrelu_epsilon`` (the released code's form) or ``hard`` (thresholding).
         bias_constraint: None, or ``"nonpositive"`` for b <= 0, which makes Eq. 2 1-Lipschitz.
         device, dtype: as in ``UnitaryRNN``.
 
@@ -82,4 +82,6 @@ class ModReLU(ComplexModule):
 
     def extra_repr(self) -> str:
         other = f", nonlinearity={self.nonlinearity!r}" if self.nonlinearity != "modrelu" else ""
-        return f"{self.num_features}{other}" + (f", bias_constraint={self.bias_constraint!r}" if self.bias_constraint else "")
+        return f"{self.num_features}{other}" + (
+            f", bias_constraint={self.bias_constraint!r}" if self.bias_constraint else ""
+        )

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -57,13 +58,15 @@ class Recurrent(ComplexModule):
         self.backend = check_backend("backend", backend)
         self._suffixes: tuple[str, ...] = ()
         check_precision("dtype", dtype)
-        self._where = {"device": device, "dtype": dtype}
+        self._device, self._dtype = device, dtype
 
     def _add_direction(self, suffix: str, input_size: int) -> None:
-        n, device = self.hidden_size, self._where["device"]
-        real, cplx = check_precision("dtype", self._where["dtype"])
-        self.register_parameter(f"weight_ih{suffix}", nn.Parameter(torch.empty(n, input_size, dtype=cplx, device=device)))
-        family = build(self.parametrization, n, **self._where)
+        n, device = self.hidden_size, self._device
+        real, cplx = check_precision("dtype", self._dtype)
+        self.register_parameter(
+            f"weight_ih{suffix}", nn.Parameter(torch.empty(n, input_size, dtype=cplx, device=device))
+        )
+        family = build(self.parametrization, n, device=device, dtype=self._dtype)
         if family.direct:
             (W,) = family.parameters()
             self.register_unitary(f"weight_hh{suffix}", W)
@@ -116,7 +119,7 @@ class Recurrent(ComplexModule):
         assert isinstance(W, Tensor)
         return W
 
-    def __getattr__(self, name: str) -> Tensor | nn.Module:
+    def __getattr__(self, name: str) -> Any:
         """``weight_hh...`` is W itself, for families that make it from other parameters too."""
         if name.startswith("weight_hh") and f"parametrization_hh{name[9:]}" in self.__dict__.get("_modules", {}):
             return self._weight_hh(name[9:])
@@ -173,7 +176,11 @@ class Recurrent(ComplexModule):
         """One direction over x (T, B, m): states (T, B, N) and the last one (B, N)."""
         V, b = self._parameters[f"weight_ih{suffix}"], self._parameters[f"bias{suffix}"]
         assert V is not None
-        bias = V.new_zeros(self.hidden_size, dtype=PRECISIONS[V.dtype][0]) if b is None else constrained(b, self.bias_constraint)
+        bias = (
+            V.new_zeros(self.hidden_size, dtype=PRECISIONS[V.dtype][0])
+            if b is None
+            else constrained(b, self.bias_constraint)
+        )
         return recurrence(
             x,
             V,

@@ -130,7 +130,9 @@ class UnitaryRNN(Recurrent):
         """Rows keep the caller's order inside; only the packed output goes back to the order of ``packed``."""
         data = self._check_input(packed.data)
         if data.dim() != 2 or data.shape[-1] != self.input_size:
-            raise ValueError(f"x: expected packed data of shape (steps, {self.input_size}), got {format_shape(data.shape)}")
+            raise ValueError(
+                f"x: expected packed data of shape (steps, {self.input_size}), got {format_shape(data.shape)}"
+            )
         padded, lengths = pad_packed_sequence(packed._replace(data=_as_real(data)))  # (T, B, M or 2 M), on the CPU (B,)
         x = _as_complex(padded) if data.is_complex() else padded
         if h_0 is not None:

@@ -7,7 +7,7 @@ folder) here and one line in ``BACKENDS``; the contract tests then run it.
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ class Problem(NamedTuple):
     nonlinearity: str
 
 
+@runtime_checkable
 class Kernels(Protocol):
     """The two functions of a backend."""
 

@@ -68,7 +68,7 @@ def project_backward(dz: Steps, x: Inputs, V: Projections | None, need_dx: bool)
 def recurrent_matrix_gradient(
     dz: Steps, h: Steps, h_0: States, lengths: Lengths | None, reverse: bool, half: bool
 ) -> Matrices:
-    """dW = sum over t of dz_t h_{t-1}^H; ``half`` keeps Re h_{t-1} alone, as the released code does (docs/equations.md)."""
+    """dW = sum over t of dz_t h_{t-1}^H; ``half`` keeps Re h_{t-1} alone, as the released code (docs/equations.md)."""
     if half:
         h, h_0 = (torch.complex(s.real, torch.zeros_like(s.real)) for s in (h, h_0))
     first = final_state(dz, None, lengths, not reverse)  # the step that follows h_0

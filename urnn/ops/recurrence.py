@@ -61,7 +61,9 @@ def recurrence(
     check_choice("nonlinearity", nonlinearity, NONLINEARITIES)
     check_backend("backend", backend)
     if half_gradient and backend == "reference":
-        raise ValueError("half_gradient: expected False with backend='reference', whose gradient is autograd's, got True")
+        raise ValueError(
+            "half_gradient: expected False with backend='reference', whose gradient is autograd's, got True"
+        )
     _check_tensors(x, weight_ih, weight_hh, bias, h_0, lengths)
     single = x.dim() == 3
     if single:
@@ -72,15 +74,13 @@ def recurrence(
         with exact_types(x):
             h, h_n = reference.recurrence(x, weight_ih, weight_hh, bias, h_0, lengths, nonlinearity, reverse)
     else:
-        h, h_n = Recurrence.apply(
+        h, h_n = Recurrence.apply(  # type: ignore[no-untyped-call]
             x, weight_ih, weight_hh, bias, h_0, lengths, nonlinearity, reverse, half_gradient, backend
         )
     return (h.squeeze(1), h_n.squeeze(0)) if single else (h, h_n)
 
 
-def _check_tensors(
-    x: Tensor, V: Tensor | None, W: Tensor, b: Tensor, h_0: Tensor, lengths: Tensor | None
-) -> None:
+def _check_tensors(x: Tensor, V: Tensor | None, W: Tensor, b: Tensor, h_0: Tensor, lengths: Tensor | None) -> None:
     check_tensor("x", x)
     check_complex("weight_hh", check_tensor("weight_hh", W))
     n = check_square("weight_hh", W)

@@ -25,8 +25,7 @@ from urnn.ops.layout import exact_types, final_state, project, project_backward,
 _SETTINGS = "str nonlinearity, bool reverse, bool half_gradient, str backend"
 _library = torch.library.Library("urnn", "DEF")
 _library.define(
-    "recurrence(Tensor x, Tensor? V, Tensor W, Tensor b, Tensor h_0, Tensor? lengths, "
-    f"{_SETTINGS}) -> (Tensor, Tensor)"
+    f"recurrence(Tensor x, Tensor? V, Tensor W, Tensor b, Tensor h_0, Tensor? lengths, {_SETTINGS}) -> (Tensor, Tensor)"
 )
 _library.define(
     "recurrence_backward(Tensor? grad_h, Tensor? grad_h_n, Tensor h, Tensor x, Tensor? V, Tensor W, Tensor b, "
@@ -91,9 +90,7 @@ def _backward(
     return (none if dx is None else dx), (none if dV is None else dV.contiguous()), dW.contiguous(), db, dh_0
 
 
-def _forward_fake(
-    x: Tensor, V: Tensor | None, W: Tensor, b: Tensor, h_0: Tensor, *_: object
-) -> tuple[Tensor, Tensor]:
+def _forward_fake(x: Tensor, V: Tensor | None, W: Tensor, b: Tensor, h_0: Tensor, *_: object) -> tuple[Tensor, Tensor]:
     return W.new_empty((x.shape[0], *h_0.shape)), W.new_empty(h_0.shape)
 
 
@@ -137,12 +134,9 @@ def _vmap(ensemble_dims: Sequence[int], out_dims: Sequence[int], op: Any) -> Any
         ]
         outputs = op(*tensors, *args[count:])
         apart = tuple(
-            out.unflatten(dim, (size, -1)) if out.dim() > 1 else out
-            for out, dim in zip(outputs, out_dims, strict=True)
+            out.unflatten(dim, (size, -1)) if out.dim() > 1 else out for out, dim in zip(outputs, out_dims, strict=True)
         )
-        return apart, tuple(
-            dim if out.dim() > 1 else None for out, dim in zip(outputs, out_dims, strict=True)
-        )
+        return apart, tuple(dim if out.dim() > 1 else None for out, dim in zip(outputs, out_dims, strict=True))
 
     return rule
 
@@ -217,9 +211,7 @@ class Recurrence(torch.autograd.Function):
         half_gradient: bool,
         backend: str,
     ) -> Any:
-        return torch.ops.urnn.recurrence(
-            x, V, W, b, h_0, lengths, nonlinearity, reverse, half_gradient, backend
-        )
+        return torch.ops.urnn.recurrence(x, V, W, b, h_0, lengths, nonlinearity, reverse, half_gradient, backend)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -231,7 +223,6 @@ class Recurrence(torch.autograd.Function):
     def backward(ctx: Any, grad_h: Tensor | None, grad_h_n: Tensor | None) -> Any:
         x, V, W, b, h_0, lengths, h = ctx.saved_tensors
         need_dx = ctx.needs_input_grad[0]
-        dx, dV, dW, db, dh_0 = _Backward.apply(
-            grad_h, grad_h_n, h, x, V, W, b, h_0, lengths, need_dx, *ctx.settings
-        )
+        inputs = (grad_h, grad_h_n, h, x, V, W, b, h_0, lengths, need_dx, *ctx.settings)
+        dx, dV, dW, db, dh_0 = _Backward.apply(*inputs)  # type: ignore[no-untyped-call]
         return dx if need_dx else None, dV if V is not None else None, dW, db, dh_0, *[None] * (1 + len(ctx.settings))

@@ -3,8 +3,8 @@
 Note [Two kinds of parameters]
 An optimizer of this package takes any parameters. Those without the mark of a unitary parameter are handed to
 torch.optim's own step, in the groups that they are in. Those with the mark move along U(n): the class says in which
-direction of the Lie algebra (``_direction``), the group says how (Cayley or exponential step, rate, polish). The mark is
-read at each step and not at construction.
+direction of the Lie algebra (``_direction``), the group says how (Cayley or exponential step, rate, polish). The mark
+is read at each step and not at construction.
 
 Note [Rates]
 ``unitary_lr=None`` follows the group's ``lr``. A number is the rate itself; a scheduler, which changes ``lr`` alone,

@@ -26,10 +26,12 @@ def search(starts: list[tuple[Tensor, float | Tensor]], loss: float, closure: Cl
         assert W.grad is not None
         with full_precision():
             moves.append((W, W.detach().clone(), lie_gradient(W, W.grad) * rate))
-    first_slope = -sum(float(A.abs().square().sum() / (2 * rate)) for (_, _, A), (_, rate) in zip(moves, starts, strict=True))
+    first_slope = -sum(
+        float(A.abs().square().sum() / (2 * rate)) for (_, _, A), (_, rate) in zip(moves, starts, strict=True)
+    )
     if first_slope == 0 or not math.isfinite(first_slope):
         return
-    first_loss, low, high, tau, accepted = float(loss), 0.0, math.inf, 1.0, 0.0
+    first_loss, low, high, tau, accepted = _number(loss), 0.0, math.inf, 1.0, 0.0
     for _ in range(MAX_EVALUATIONS):
         new_loss, slope = _evaluate(moves, tau, closure)
         if not new_loss <= first_loss + SUFFICIENT_DECREASE * tau * first_slope:
@@ -49,7 +51,7 @@ def _evaluate(moves: list[tuple[Tensor, Tensor, Tensor]], tau: float, closure: C
         with full_precision():
             W.copy_(newton_schulz(cayley_step(start, A, tau)) if tau else start)
     with torch.enable_grad():
-        loss = float(closure())
+        loss = _number(closure())
     slope = 0.0
     for W, start, A in moves:
         assert W.grad is not None
@@ -58,3 +60,8 @@ def _evaluate(moves: list[tuple[Tensor, Tensor, Tensor]], tau: float, closure: C
             velocity = -torch.linalg.solve_ex(eye + tau / 2 * A, A @ (start + W) / 2, check_errors=False)[0]
         slope += float((W.grad.conj() * velocity).real.sum())
     return loss, slope
+
+
+def _number(loss: float | Tensor) -> float:
+    """The value of a loss; a closure returns it with its graph, of which ``float`` alone would warn."""
+    return float(loss.detach()) if isinstance(loss, Tensor) else float(loss)

@@ -34,11 +34,19 @@ def normalized(A: Tensor, state: dict[str, Tensor], betas: tuple[float, float], 
     """
     mean_decay, square_decay = betas
     state["square"].lerp_(torch.view_as_real(A).square().sum(-1).mean((-2, -1)), 1 - square_decay)
-    scale = (state["square"] / (1 - square_decay**step)).sqrt() + EPS
+    scale = (state["square"] / _correction(square_decay, step, A)).sqrt() + EPS
     if mean_decay:
         A = state["mean"].lerp_(A, 1 - mean_decay)
-        scale = scale * (1 - mean_decay**step)
+        scale = scale * _correction(mean_decay, step, A)
     return A / scale.reshape(-1, 1, 1)
+
+
+def _correction(decay: float, step: float | Tensor, A: Tensor) -> float | Tensor:
+    """``1 - decay^step``, from powers in double: in single precision most digits would cancel at the first steps."""
+    if isinstance(step, Tensor):
+        return (1 - decay ** step.double()).to(A.real.dtype)
+    correction: float = 1 - decay**step
+    return correction
 
 
 def elementwise_rms(G: Tensor, square: Tensor, decay: float, eps: float) -> Tensor:

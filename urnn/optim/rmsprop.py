@@ -32,10 +32,16 @@ class RMSprop(UnitaryOptimizer, torch.optim.RMSprop):
         unitary_step: ``"cayley"`` (Eq. 6) or ``"exponential"`` (the geodesic).
         unitary_scaling: ``"scalar"`` divides A by one running RMS of its entries (bias-corrected), ``"elementwise"``
             divides the entries of G by theirs before A is formed (the paper's option), ``"none"`` leaves both.
-        unitary_betas: with ``"scalar"``, decay of a running mean of A and of its mean square; None means (0, ``alpha``),
-            no mean. (0.9, 0.99) is what ``urnn.optim.Adam`` does.
+        unitary_betas: with ``"scalar"``, decays of a running mean of A and of its mean square; None means
+            (0, ``alpha``), no mean. (0.9, 0.99) is what ``urnn.optim.Adam`` does.
         initial_square_avg: where the mean squares of ordinary and elementwise scaling start (the released code: 1e-3).
         polish: one Newton-Schulz step after each move, without which W drifts off U(n).
+
+    >>> import urnn
+    >>> rnn = urnn.UnitaryRNN(10, 16)
+    >>> optimizer = RMSprop(rnn.parameters(), lr=1e-3, alpha=0.9, unitary_betas=(0.9, 0.99))
+    >>> rnn(torch.randn(5, 2, 10))[0].abs().sum().backward()
+    >>> optimizer.step()
     """
 
     unitary_factor = 0.3

@@ -88,10 +88,17 @@ class SGD(UnitaryOptimizer, torch.optim.SGD):
         if not searched:
             return super().step(closure)
         if closure is None:
-            raise ValueError("closure: expected a callable, as line_search='armijo_wolfe' evaluates the model, got None")
+            raise ValueError(
+                "closure: expected a callable, as line_search='armijo_wolfe' evaluates the model, got None"
+            )
         with torch.enable_grad():
             loss = closure()
-        starts = [(p, self._rate(group)) for group in searched for p in group["params"] if is_unitary(p) and p.grad is not None]
+        starts = [
+            (p, self._rate(group))
+            for group in searched
+            for p in group["params"]
+            if is_unitary(p) and p.grad is not None
+        ]
         search(starts, loss, closure)  # leaves the gradients of the accepted point
         self._step_ordinary()
         self._step_unitary()  # of the groups without a search

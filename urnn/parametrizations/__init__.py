@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import torch
 from torch import nn
 
 from urnn._checks import check_choice
@@ -40,7 +39,9 @@ def build(
     if callable(family):
         made = family(n, batch_shape, **options)
         if not isinstance(made, Parametrization):
-            raise TypeError(f"parametrization: expected a callable that makes a Parametrization, got {type(made).__name__}")
+            raise TypeError(
+                f"parametrization: expected a callable that makes a Parametrization, got {type(made).__name__}"
+            )
         return made
     make = PARAMETRIZATIONS[check_choice("parametrization", family, PARAMETRIZATIONS)]
     known = inspect.signature(make).parameters
@@ -50,8 +51,10 @@ def build(
     return make(n, batch_shape, **options)
 
 
-def unitary(module: M, name: str = "weight", family: str | Callable[..., Parametrization] = "full", **options: Any) -> M:
-    """Keep a square complex weight of ``module`` unitary, as ``torch.nn.utils.parametrizations.orthogonal`` does for real ones.
+def unitary(
+    module: M, name: str = "weight", family: str | Callable[..., Parametrization] = "full", **options: Any
+) -> M:
+    """Keep a square complex weight of ``module`` unitary, as torch's ``parametrizations.orthogonal`` a real one.
 
     With ``family="full"`` the weight stays the parameter that it is and is marked for the optimizers of ``urnn.optim``.
     All other families replace it by their own parameters, which any optimizer may train. A weight that is a member
@@ -63,12 +66,15 @@ def unitary(module: M, name: str = "weight", family: str | Callable[..., Paramet
         family: a name in ``PARAMETRIZATIONS``, or a class or partial of the same signature.
         **options: of the family, such as ``reflections=8``.
 
+    >>> import torch
     >>> layer = unitary(nn.Linear(8, 8, dtype=torch.complex64), family="householder", reflections=2)
     >>> layer(torch.ones(3, 8, dtype=torch.complex64)).shape
     torch.Size([3, 8])
     """
     weight = find_weight(module, name)
-    made = build(family, weight.shape[-1], tuple(weight.shape[:-2]), dtype=weight.dtype, device=weight.device, **options)
+    made = build(
+        family, weight.shape[-1], tuple(weight.shape[:-2]), dtype=weight.dtype, device=weight.device, **options
+    )
     attach(made, module, name, weight)
     return module
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from urnn._checks import check_square
+from urnn._checks import check_shape, check_square
 from urnn._module import ComplexModule
 from urnn.linalg import check_unitary_matrix, is_unitary_matrix
 from urnn.parametrizations.base import Parametrization
@@ -16,12 +16,16 @@ from urnn.parametrizations.base import Parametrization
 class _OnWeight(nn.Module):
     """A family as ``torch.nn.utils.parametrize`` wants it: a map of tensors that the parametrized module owns."""
 
-    def __init__(self, family: Parametrization) -> None:
+    like: Tensor
+    """Empty; it goes where the module goes and so knows the present type and device, as the values are not here."""
+
+    def __init__(self, family: Parametrization, weight: Tensor) -> None:
         super().__init__()
         self._first_values: tuple[Tensor, ...] | None = tuple(p.detach().clone() for p in family.parameters())
         for name in list(family._parameters):
             family._parameters[name] = None
         self.family = family
+        self.register_buffer("like", weight.new_empty(0), persistent=False)
 
     def forward(self, *values: Tensor) -> Tensor:
         return self.family.matrix(*values)
@@ -30,7 +34,9 @@ class _OnWeight(nn.Module):
         if self._first_values is not None:  # registration asks for the values of the weight that is there
             values, self._first_values = self._first_values, None
             return values
-        return self.family.right_inverse(check_unitary_matrix("weight", W))
+        W = check_unitary_matrix("weight", W, self.like.dtype)
+        check_shape("weight", W, (*self.family.batch_shape, self.family.n, self.family.n))
+        return self.family.right_inverse(W.to(self.like.device))
 
 
 def attach(family: Parametrization, module: nn.Module, name: str, weight: nn.Parameter) -> nn.Module:
@@ -40,15 +46,15 @@ def attach(family: Parametrization, module: nn.Module, name: str, weight: nn.Par
             family.load_unitary(weight.detach())
         except (ValueError, NotImplementedError):
             pass  # no member: the random start stands
-    if not family.direct:
-        parametrize.register_parametrization(module, name, _OnWeight(family))
-        return module
-    with torch.no_grad():
-        weight.copy_(family())
     if not isinstance(module, ComplexModule):
         module.__class__ = _complex_version(type(module))
     assert isinstance(module, ComplexModule)
-    module.register_unitary(name, weight)
+    if family.direct:
+        with torch.no_grad():
+            weight.copy_(family())
+        module.register_unitary(name, weight)
+    else:
+        parametrize.register_parametrization(module, name, _OnWeight(family, weight.detach()))
     return module
 
 
@@ -63,10 +69,13 @@ def find_weight(module: nn.Module, name: str) -> nn.Parameter:
         )
     weight = module._parameters.get(name)
     if weight is None:
-        raise ValueError(f"name: expected one of {sorted(module._parameters)}, the parameters of the module, got {name!r}")
+        raise ValueError(
+            f"name: expected one of {sorted(module._parameters)}, the parameters of the module, got {name!r}"
+        )
     if not weight.is_complex():
         raise TypeError(
-            f"{name}: expected complex64 or complex128, got {weight.dtype}. Build the module with dtype=torch.complex64; "
+            f"{name}: expected complex64 or complex128, got {weight.dtype}. "
+            "Build the module with dtype=torch.complex64; "
             "for a real matrix there is torch.nn.utils.parametrizations.orthogonal."
         )
     check_square(name, weight)
@@ -75,10 +84,16 @@ def find_weight(module: nn.Module, name: str) -> nn.Parameter:
 
 def _complex_version(cls: type[nn.Module]) -> type[nn.Module]:
     """``cls`` with the care that ``ComplexModule`` takes of complex and unitary parameters."""
-    return type(f"Unitary{cls.__name__}", (ComplexModule, cls), {"__reduce_ex__": _reduce, "__module__": cls.__module__})
+    return type(
+        f"Unitary{cls.__name__}", (ComplexModule, cls), {"__reduce_ex__": _reduce, "__module__": cls.__module__}
+    )
 
 
-def _reduce(module: nn.Module, protocol: Any) -> tuple[Callable[..., nn.Module], tuple[type[nn.Module]], dict[str, Any]]:
+def _reduce(
+    module: nn.Module, protocol: Any
+) -> tuple[Callable[..., nn.Module], tuple[type[nn.Module]], dict[str, Any]]:
+    if parametrize.is_parametrized(module):
+        return object.__reduce_ex__(module, protocol)  # type: ignore[return-value]  # PyTorch refuses: use state_dict
     return _empty, (type(module).__mro__[2],), module.__dict__.copy()
 
 

@@ -80,7 +80,8 @@ class Parametrization(ComplexModule):
     @property
     def num_real_params(self) -> int:
         """Number of real parameters of one matrix."""
-        return sum(p.numel() * (2 if p.is_complex() else 1) for p in self._own()) // max(math.prod(self.batch_shape), 1)
+        batch = len(self.batch_shape)
+        return sum(math.prod(p.shape[batch:]) * (2 if p.is_complex() else 1) for p in self._own())
 
     def apply_to(self, x: Vectors) -> Vectors:
         """``W x`` for vectors along the last dimension; families with a cheaper way than the dense product take it."""

@@ -11,10 +11,10 @@ from urnn.parametrizations.base import Parametrization
 
 
 class Full(Parametrization):
-    """All of U(n): W is the parameter, n^2 real degrees of freedom (Lemma 3.1), moved by an optimizer of ``urnn.optim``.
+    """All of U(n): W is the parameter, with n^2 real degrees of freedom (Lemma 3.1).
 
-    The parameter carries the mark by which ``urnn.optim`` knows it. Any other optimizer leaves U(n) at its first step;
-    ``urnn.check_unitary`` says so.
+    The parameter carries the mark by which the optimizers of ``urnn.optim`` know it, and they move it along U(n). Any
+    other optimizer leaves U(n) at its first step; ``urnn.check_unitary`` says so.
 
     >>> family = Full(4)
     >>> family.num_real_params, family() is family.weight

@@ -44,8 +44,8 @@ class Givens(Parametrization):
 
     On each pair a layer is :math:`\begin{pmatrix} e^{i\varphi}\cos\theta & -\sin\theta \\ e^{i\varphi}\sin\theta &
     \cos\theta \end{pmatrix}`. The brick layout is all of U(n) at L = n (Clements et al. 2016), with exactly n^2
-    parameters; ``right_inverse`` is their decomposition. One sweep of the FFT layout, L = ceil(log2 n), mixes every
-    entry with every other at O(n log n).
+    parameters; ``right_inverse`` is their decomposition. One sweep of the FFT layout, L = ceil(log2 n), costs
+    O(n log n) and, where n is a power of two, mixes every entry with every other.
 
     Args:
         n, batch_shape, generator, device, dtype: as in ``Parametrization``.
@@ -102,8 +102,8 @@ class Givens(Parametrization):
 
     def apply_to(self, x: Vectors) -> Vectors:
         """O(n L) for each vector."""
-        parameters = (p.unsqueeze(-1) for p in (self.angles, self.phases, self.diagonal))
-        return self._rotate(*parameters, x.unsqueeze(-1)).squeeze(-1)
+        angles, phases, diagonal = (p.unsqueeze(-1) for p in self._own())
+        return self._rotate(angles, phases, diagonal, x.unsqueeze(-1)).squeeze(-1)
 
     def _rotate(self, angles: Tensor, phases: Tensor, diagonal: Tensor, x: Tensor) -> Tensor:
         """W x, with x (..., n, columns) and the parameters (..., P, 1)."""
@@ -120,8 +120,8 @@ class Givens(Parametrization):
         return torch.polar(torch.ones_like(diagonal), diagonal) * x
 
     def right_inverse(self, W: Square) -> tuple[Tensor, ...]:
-        """The decomposition of Clements et al. (2016), brick layout with L >= n; in complex128."""
-        if self.layout != "brick" or self.layers < self.n:
+        """The decomposition of Clements et al. (2016), for n (n - 1) / 2 rotations or more as bricks; in complex128."""
+        if self.layout != "brick" or sum(self._sizes) < self.n * (self.n - 1) // 2:
             return super().right_inverse(W)
         flat = [self._decompose(w) for w in W.detach().cpu().to(torch.complex128).reshape(-1, self.n, self.n)]
         real = W.real.dtype
@@ -174,7 +174,6 @@ class Givens(Parametrization):
         placed = []
         for m, theta, phi in rotations:
             layer = max(free[m], free[m + 1])
-            layer += (layer - m) % 2
             free[m] = free[m + 1] = layer + 1
             placed.append((starts[layer] + m // 2, theta, phi))
         return placed

@@ -13,7 +13,9 @@ from urnn.parametrizations.base import Parametrization
 
 
 class Householder(Parametrization):
-    r"""k complex reflections, :math:`W = H_1 \cdots H_k` with :math:`H_i = I - (1 - e^{i\varphi_i}) v_i v_i^H / ||v_i||^2`.
+    r"""A product of k complex reflections, :math:`W = H_1 \cdots H_k`.
+
+    Each is :math:`H_i = I - (1 - e^{i\varphi_i}) v_i v_i^H / ||v_i||^2`.
 
     Note [Members of the Householder family]
     Each factor differs from I by rank one, so rank(W - I) <= k. Conversely the spectral theorem writes any unitary W
@@ -75,7 +77,7 @@ class Householder(Parametrization):
         return (x - V @ (T @ (V.mH @ x))).squeeze(-1)
 
     def _compact(self, vectors: Tensor, phases: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """V (..., n, k) of unit columns and T (..., k, k): T = (I + D S)^{-1} D with D the 1 - e^{i phi}, S = striu(V^H V)."""
+        """V (..., n, k) of unit columns and T = (I + D S)^{-1} D (..., k, k); D has 1 - e^{i phi}, S = striu(V^H V)."""
         V = (vectors / torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)).mT
         k = self.reflections
         if phases is None:

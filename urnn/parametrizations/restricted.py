@@ -42,7 +42,9 @@ class Restricted(Parametrization):
         return self._uniform(self.angles, math.pi, generator), self._uniform(self.vectors, bound, generator)
 
     def matrix(self, *parameters: Tensor) -> Square:
-        angles, vectors = (p.unsqueeze(-2) for p in parameters)  # (..., 3, 1, n): the rows of the identity go in between
+        angles, vectors = (
+            p.unsqueeze(-2) for p in parameters
+        )  # (..., 3, 1, n): the rows of the identity go in between
         return dense(lambda x: self._product(angles, vectors, x), self.n, vectors.dtype, vectors.device)
 
     def apply_to(self, x: Vectors) -> Vectors:

@@ -1,0 +1,55 @@
+"""Documents tell the truth: examples run, figures come from files, links lead somewhere."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+ERRATA = json.loads((ROOT / "results" / "errata.json").read_text())
+EQUATIONS = (ROOT / "docs" / "equations.md").read_text().replace("\n", " ")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_python_examples_run(page):
+    torch.use_deterministic_algorithms(False)
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    if not blocks:
+        pytest.skip("no example on this page")
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(block, names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_to_files(page):
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_named_files_exist(page):
+    for target in re.findall(r"`((?:urnn|tests|docs|results|benchmarks)/[\w/.-]+)`", page.read_text()):
+        assert (ROOT / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        f"{ERRATA['descent']['corrected']} times",
+        f"it did so {ERRATA['descent']['printed']} times",
+        f"was {ERRATA['half_gradient']['smallest']:.2f} to {ERRATA['half_gradient']['largest']:.2f}",
+        f"keeps {ERRATA['epsilon']['modrelu_epsilon']:.0%}".replace("%", " %"),
+        f"max|W^H W - I| = {ERRATA['drift']['without_polish']:.1e}",
+        f"stood at {ERRATA['drift']['with_polish']:.1e}",
+    ],
+)
+def test_figures_of_the_errata_are_those_of_the_file(quoted):
+    assert quoted in EQUATIONS
+
+
+def test_ranks_of_the_errata_are_those_of_the_file():
+    assert ERRATA["restricted_rank"] == {str(n): min(n * n, 7 * n - 7) for n in range(2, 13)}

@@ -1,0 +1,86 @@
+"""Imports go one way. The table is the architecture; the syntax trees are held to it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "urnn"
+OPEN = {"_checks", "_module", "_typing"}
+"""What every room may import."""
+ROOMS = {
+    "_checks": set(),
+    "_typing": set(),
+    "_module": {"linalg"},
+    "linalg": set(),
+    "ops": set(),
+    "parametrizations": {"linalg"},
+    "optim": {"linalg"},
+    "nn": {"linalg", "ops", "parametrizations"},
+    "capacity": {"linalg", "parametrizations"},
+    "state": {"linalg"},
+    "experiments": {"", "capacity", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
+    "cli": {"", "capacity", "experiments"},
+    "__main__": {"cli"},
+    "": {"capacity", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
+}
+THIRD_PARTY = {
+    "numba": {"ops"},
+    "triton": {"ops"},
+    "typer": {"cli"},
+    "rich": {"capacity", "cli", "experiments"},
+    "matplotlib": {"capacity", "experiments"},
+    "numpy": {"parametrizations"},
+    "jaxtyping": {"_typing"},
+}
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return "" if parts == ("__init__",) else parts[0]
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of all modules that a file imports, inside functions too."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            names |= {
+                f"{node.module}.{alias.name}" if node.module == "urnn" else str(node.module) for alias in node.names
+            }
+    return names
+
+
+def own(name: str) -> str | None:
+    """The room of an imported name of this package, or None."""
+    head, _, rest = name.partition(".")
+    if head != "urnn":
+        return None
+    first = rest.split(".")[0]
+    return first if first in ROOMS else ""
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_follow_the_table(path):
+    here = room(path)
+    allowed = ROOMS[here] | OPEN | {here}
+    found = {own(name) for name in imports(path)} - {None}
+    assert found <= allowed, f"{path} imports {sorted(found - allowed)}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_third_parties_stay_in_their_rooms(path):
+    heads = {name.split(".")[0] for name in imports(path)}
+    for name in heads & set(THIRD_PARTY):
+        assert room(path) in THIRD_PARTY[name], f"{path} imports {name}"
+
+
+def test_every_module_has_a_purpose_and_a_modest_length():
+    for path in FILES:
+        text = path.read_text()
+        assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
+        assert len(text.splitlines()) <= 400, f"{path} is no longer one room"
