@@ -7,6 +7,7 @@ import torch
 
 torch.set_num_threads(1)  # tensors are tiny here: on a busy machine threads make the suite seven times slower
 
+
 @pytest.fixture(autouse=True)
 def _strict() -> Iterator[None]:
     torch.manual_seed(0)

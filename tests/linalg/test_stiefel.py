@@ -9,6 +9,7 @@ from torch import Tensor
 
 from urnn.linalg import (
     cayley_step,
+    exponential,
     exponential_step,
     haar_unitary,
     is_unitary_matrix,
@@ -135,3 +136,14 @@ def test_newton_schulz_turns_a_defect_d_into_three_quarters_of_its_square() -> N
     expected = torch.full((2,), (3 * d**2 - d**3) / 4, dtype=torch.float64)
     torch.testing.assert_close(unitarity_defect(W), expected, rtol=1e-9, atol=0)
     assert is_unitary_matrix(newton_schulz(newton_schulz(W)))
+
+
+@pytest.mark.parametrize("size", [0.01, 0.045, 0.05, 0.5, 3.0])
+def test_exponential_of_one_matrix_is_as_exact_as_of_a_batch(size):
+    A = skew(torch.randn(4, 4, dtype=torch.complex128))
+    A = A * size / torch.linalg.matrix_norm(A, 1)
+    phases, Q = torch.linalg.eigh(A / 1j)
+    expected = (Q * torch.exp(1j * phases)) @ Q.mH
+    for batch in ((), (1,), (3,)):
+        shape = (*batch, 4, 4)
+        torch.testing.assert_close(exponential(A.expand(shape)), expected.expand(shape), rtol=0, atol=1e-14)

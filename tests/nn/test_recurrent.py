@@ -293,3 +293,11 @@ def test_half_gradient_is_the_released_codes_and_off(make):
     assert torch.equal(*values)
     for name, grad in grads[0].items():
         assert torch.equal(grad, grads[1][name]) != name.startswith("weight_hh")
+
+
+def test_a_matrix_that_a_family_makes_cannot_be_assigned():
+    rnn = urnn.UnitaryRNN(2, 3, parametrization="cayley")
+    with pytest.raises(
+        AttributeError, match=r"weight_hh_l0: expected no assignment, as 'cayley' makes it .* load_unitary"
+    ):
+        rnn.weight_hh_l0 = torch.eye(3, dtype=torch.complex64)

@@ -279,15 +279,17 @@ def test_dropout_drops_whole_complex_entries_between_layers_only():
     rnn = UnitaryRNN(M, n, 2, bias=False, dropout=p, initial_state="zero", dtype=torch.float64)
     with torch.no_grad():
         rnn.weight_ih_l1.copy_(torch.eye(n))
-    h, h_n = rnn(torch.ones(1, 5, M, dtype=torch.float64))
+    x = torch.ones(1, 5, M, dtype=torch.float64)
+    h, h_n = rnn(x)
     below = h_n[0]
-    assert bool((below != 0).all())  # neither the input nor the first layer's last state is dropped
+    assert torch.equal(below, rnn.eval()(x)[1][0])  # neither the input nor the first layer's last state is dropped
+    rnn.train()
     kept = h[0] != 0
     torch.testing.assert_close(h[0][kept], below[kept] / (1 - p), **EXACT)  # Re and Im together, scaled by 1/(1 - p)
     share = float(kept.double().mean())
     assert abs(share - (1 - p)) < 5 * math.sqrt(p * (1 - p) / kept.numel())  # five standard deviations
     rnn.reset_parameters()
-    assert bool((rnn(torch.ones(1, 5, M, dtype=torch.float64))[0] != 0).all())  # nor is the last layer's output
+    assert bool((rnn(x)[0] != 0).all())  # nor is the last layer's output
 
 
 def test_dropout_is_off_in_eval_and_reproducible_in_training():

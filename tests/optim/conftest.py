@@ -89,7 +89,6 @@ CASES = (
         unitary=(
             {"lr": 3e-2},
             {"lr": 3e-2, "unitary_step": "exponential"},
-            {"lr": 3e-2, "momentum": 0.9},
             {"lr": 3e-2, "unitary_betas": (0.9, 0.99)},
             {"lr": 3e-2, "unitary_scaling": "elementwise"},
             {"lr": 6e-2, "unitary_scaling": "none"},

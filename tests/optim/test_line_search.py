@@ -107,18 +107,19 @@ def test_a_stationary_point_and_a_rate_of_zero_stay(new_unitary):
     assert torch.equal(W, start)
 
 
-def test_no_descent_leaves_w_where_it_was(new_unitary):
-    """A closure that lies: no point along the curve is lower than the start."""
+@pytest.mark.parametrize("change", [1.0, -1e-9], ids=["up", "down_too_little"])
+def test_no_sufficient_descent_leaves_w_where_it_was(change, new_unitary):
+    """A closure that lies: no point along the curve is lower than the start by what the slope promises."""
     (C,) = matrices()
     W = new_unitary(6)
     start = W.detach().clone()
     optimizer, closure, losses = searching(W, C)
 
-    def growing():
+    def lying():
         closure()
-        return torch.tensor(float(len(losses)))
+        return torch.tensor(change * len(losses), dtype=torch.float64)
 
-    optimizer.step(growing)
+    optimizer.step(lying)
     assert torch.equal(W, start)
     assert len(losses) == MAX_EVALUATIONS + 2
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from urnn.linalg import haar_unitary
+from urnn.linalg import haar_unitary, is_unitary_matrix
 from urnn.parametrizations import Givens
 from urnn.parametrizations.givens import LAYOUTS, layer_pairs
 
@@ -149,3 +149,12 @@ def test_what_has_no_decomposition_says_so(options: dict[str, object]) -> None:
 def test_bad_options(options: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Givens(6, **options)  # type: ignore[arg-type]
+
+
+def test_a_module_made_on_meta_can_be_filled():
+    source, target = Givens(5), Givens(5, device="meta")
+    target.load_state_dict(source.state_dict(), assign=True)
+    assert torch.equal(target(), source())
+    empty = Givens(5, device="meta").to_empty(device="cpu")
+    empty.reset_parameters()
+    assert is_unitary_matrix(empty().detach())

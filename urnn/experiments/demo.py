@@ -84,6 +84,7 @@ def run_demo(
 ) -> list[Outcome]:
     """Train both, draw their curves, print the table, and leave ``result.json`` and ``copy.png`` in ``out``."""
     out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)  # one step is too small to share; threads would only wait for each other
     task = Copy(time_steps)
     torch.manual_seed(seed)
     unitary = Unitary(task.inputs, hidden, task.outputs)

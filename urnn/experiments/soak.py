@@ -1,4 +1,4 @@
-"""Long training at one size with every optimizer: does W stay on U(N)?"""
+"""Long training with every optimizer, to see whether W stays on U(N)."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -3,6 +3,7 @@
 from urnn.linalg.precision import full_precision
 from urnn.linalg.stiefel import (
     cayley_step,
+    exponential,
     exponential_step,
     lie_gradient,
     newton_schulz,
@@ -24,6 +25,7 @@ from urnn.linalg.unitary import (
 __all__ = [
     "cayley_step",
     "check_unitary_matrix",
+    "exponential",
     "exponential_step",
     "full_precision",
     "haar_unitary",

@@ -125,6 +125,15 @@ class Recurrent(ComplexModule):
             return self._weight_hh(name[9:])
         return super().__getattr__(name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As nn.Module's; a W that a family makes cannot be set."""
+        if name.startswith("weight_hh") and f"parametrization_hh{name[9:]}" in self.__dict__.get("_modules", {}):
+            raise AttributeError(
+                f"{name}: expected no assignment, as {self.parametrization!r} makes it from its own parameters. "
+                "load_unitary(W) sets those."
+            )
+        super().__setattr__(name, value)
+
     def _load_unitary(self, suffix: str, W: Tensor) -> None:
         family = self._family(suffix)
         if family is not None:

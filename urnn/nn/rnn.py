@@ -30,7 +30,8 @@ class UnitaryRNN(Recurrent):
             parameter and needs an optimizer of ``urnn.optim``; all others work with any optimizer.
         nonlinearity: ``"modrelu"`` (Eq. 2), ``"modrelu_epsilon"`` (the released code's form), or ``"hard"``.
         initial_state: ``"learned"`` or ``"zero"``, where no ``h_0`` is given.
-        bias_constraint: None, or ``"nonpositive"`` for b <= 0, with which each step is 1-Lipschitz in the state.
+        bias_constraint: None, or ``"nonpositive"`` for b <= 0, with which each step is 1-Lipschitz in the state (except
+            with ``"hard"``, which jumps).
         backend: how the recurrence is computed: ``"auto"``, or a name in ``urnn.ops.BACKENDS``, or ``"reference"``.
         device: where the parameters lie.
         dtype: float32/complex64 or float64/complex128; None means PyTorch's default precision.

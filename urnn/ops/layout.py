@@ -79,8 +79,8 @@ def recurrent_matrix_gradient(
     return dW.mT
 
 
-def previous_states(h: Steps, h_0: States, lengths: Lengths | None, reverse: bool, start: int, stop: int) -> Steps:
-    """The states that enter the steps ``start:stop``."""
+def previous_states(h: Steps, h_0: States, lengths: Lengths | None, reverse: bool, start: int, stop: int) -> Tensor:
+    """The states that enter the steps ``start:stop``: (stop - start, E, B, n)."""
     T = h.shape[0]
     h_0 = h_0.unsqueeze(0)
     if not reverse:

@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from urnn._typing import Square
-from urnn.linalg import haar_unitary, skew_from_reals
+from urnn.linalg import exponential, haar_unitary, skew_from_reals
 from urnn.parametrizations.base import Parametrization
 
 
@@ -47,4 +47,4 @@ class Full(Parametrization):
         W = self.weight.detach()
         shape = (*self.batch_shape, self.n, self.n)
         zero = torch.zeros(shape, dtype=W.real.dtype, device=W.device)
-        return zero.reshape(-1), lambda theta: torch.linalg.matrix_exp(skew_from_reals(theta.reshape(shape))) @ W
+        return zero.reshape(-1), lambda theta: exponential(skew_from_reals(theta.reshape(shape))) @ W

@@ -4,7 +4,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from urnn._typing import Square
-from urnn.linalg import haar_unitary, skew_from_reals
+from urnn.linalg import exponential, haar_unitary, skew_from_reals
 from urnn.parametrizations.base import Parametrization
 
 
@@ -56,4 +56,4 @@ class Exponential(Based):
     """
 
     def _map(self, A: Square) -> Square:
-        return torch.linalg.matrix_exp(A)
+        return exponential(A)

@@ -80,14 +80,20 @@ class Givens(Parametrization):
         super().__init__(n, batch_shape, generator=generator, device=device, dtype=dtype)
 
     def _build(self) -> None:
-        pairs = [layer_pairs(self.layout, self.n, layer) for layer in range(self.layers)]
-        self._sizes = [len(p) for p in pairs]
-        indices = torch.tensor([pair for p in pairs for pair in p], dtype=torch.int64).reshape(-1, 2)
-        self.register_buffer("first", indices[:, 0].to(self._device), persistent=False)
-        self.register_buffer("second", indices[:, 1].to(self._device), persistent=False)
+        self._sizes = [len(layer_pairs(self.layout, self.n, layer)) for layer in range(self.layers)]
+        for name in ("first", "second"):
+            self.register_buffer(name, torch.empty(sum(self._sizes), dtype=torch.int64, device=self._device))
         self._real_parameter("angles", sum(self._sizes))
         self._real_parameter("phases", sum(self._sizes))
         self._real_parameter("diagonal", self.n)
+
+    def reset_parameters(self, generator: Generator | None = None) -> None:
+        """Draw new values; also write the indices of the pairs, which a module made on ``meta`` has not got."""
+        super().reset_parameters(generator)
+        pairs = [pair for layer in range(self.layers) for pair in layer_pairs(self.layout, self.n, layer)]
+        indices = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
+        self.first.copy_(indices[:, 0])
+        self.second.copy_(indices[:, 1])
 
     def initial_values(self, generator: Generator | None = None) -> tuple[Tensor, ...]:
         """All angles and phases uniform on the circle."""
