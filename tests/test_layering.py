@@ -1,6 +1,8 @@
 """Imports go one way. The table is the architecture; the syntax trees are held to it."""
 
 import ast
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ ROOMS = {
     "optim": {"linalg"},
     "nn": {"linalg", "ops", "parametrizations"},
     "capacity": {"linalg", "parametrizations"},
-    "state": {"linalg"},
+    "state": {"linalg", "parametrizations"},
     "experiments": {"", "capacity", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
     "cli": {"", "capacity", "experiments"},
     "__main__": {"cli"},
@@ -26,11 +28,12 @@ ROOMS = {
 }
 THIRD_PARTY = {
     "numba": {"ops"},
+    "llvmlite": {"ops"},
     "triton": {"ops"},
     "typer": {"cli"},
     "rich": {"capacity", "cli", "experiments"},
     "matplotlib": {"capacity", "experiments"},
-    "numpy": {"parametrizations"},
+    "numpy": {"ops", "parametrizations"},
     "jaxtyping": {"_typing"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -84,3 +87,17 @@ def test_every_module_has_a_purpose_and_a_modest_length():
         text = path.read_text()
         assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
         assert len(text.splitlines()) <= 400, f"{path} is no longer one room"
+
+
+@pytest.mark.parametrize("folder", ["linalg", "optim", "parametrizations"])
+def test_the_adjoint_is_written_mH(folder):
+    """A plain transpose is ``.mT`` and says so; the spellings that are mistaken for an adjoint do not occur."""
+    forbidden = re.compile(r"\.t\(\)|\.T\b|transpose\((-2, -1|-1, -2)\)")
+    found = [f"{p}: {hit}" for p in (PACKAGE / folder).glob("*.py") for hit in forbidden.findall(p.read_text())]
+    assert not found
+
+
+def test_no_file_is_large():
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=PACKAGE.parent, capture_output=True, text=True, check=True)
+    large = [n for n in names.stdout.split("\0") if n and (PACKAGE.parent / n).stat().st_size > 512_000]
+    assert not large

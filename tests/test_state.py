@@ -1,5 +1,6 @@
 """``urnn.check_unitary`` and ``urnn.load_state_dict``."""
 
+import copy
 import math
 import re
 
@@ -53,7 +54,9 @@ def test_it_names_the_tensor_its_defect_and_the_cause(family, name):
         rf"^{re.escape(name)}: expected a unitary matrix, max\|W\^H W - I\| <= \S+, got 3.0e\+00\. The likely cause is "
     )
     with pytest.raises(
-        ValueError, match=message + r"an optimizer that is not from urnn.optim; .*nearest_unitary\(W\) projects"
+        ValueError,
+        match=message
+        + r"an optimizer that is not from urnn.optim, or an average of several models; .*nearest_unitary\(W\) projects",
     ):
         urnn.check_unitary(module)
     tensor[0, 0] = math.nan
@@ -229,3 +232,43 @@ def test_plain_loading_refuses_a_bad_w_and_names_the_cure():
     ):
         module.load_state_dict(state)
     assert torch.equal(module["body"].weight_hh_l1, before)
+
+
+# Families that make W from other parameters
+
+
+@pytest.mark.parametrize(
+    ("family", "spoil"),
+    [
+        ("householder", lambda f: f.vectors.data.fill_(torch.nan)),
+        ("restricted", lambda f: f.permutation.zero_()),
+        ("givens", lambda f: f.first.zero_()),
+    ],
+)
+def test_a_broken_family_is_found(family, spoil):
+    rnn = urnn.UnitaryRNN(2, 5, parametrization=family)
+    good = copy.deepcopy(rnn.state_dict())
+    spoil(rnn.parametrization_hh_l0)
+    with pytest.raises(ValueError, match="parametrization_hh_l0: expected a unitary matrix"):
+        urnn.check_unitary(rnn)
+    bad = rnn.state_dict()
+    fresh = urnn.UnitaryRNN(2, 5, parametrization=family)
+    fresh.load_state_dict(good)
+    with pytest.raises(ValueError, match="expected"):
+        urnn.load_state_dict(fresh, bad)
+    assert all(torch.equal(a, b) for a, b in zip(fresh.state_dict().values(), good.values(), strict=True))
+
+
+def test_indices_that_point_nowhere_are_refused():
+    rnn = urnn.UnitaryRNN(2, 5, parametrization="restricted")
+    state = {**rnn.state_dict(), "parametrization_hh_l0.permutation": torch.full((5,), 99)}
+    with pytest.raises(ValueError, match="state: expected parameters that make a unitary matrix"):
+        urnn.load_state_dict(rnn, state)
+
+
+def test_a_family_on_a_weight_is_checked_too():
+    layer = urnn.unitary(torch.nn.Linear(4, 4, dtype=torch.complex64), family="householder")
+    assert urnn.check_unitary(layer) < 1e-5
+    layer.parametrizations.weight.original0.data.fill_(torch.nan)
+    with pytest.raises(ValueError, match="weight: expected a unitary matrix"):
+        urnn.check_unitary(layer)

@@ -3,6 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from urnn import capacity, linalg, ops, optim, parametrizations
+from urnn._module import mark_unitary
 from urnn.nn import ComplexLinear, ComplexToReal, ModReLU, UnitaryRNN, UnitaryRNNCell
 from urnn.parametrizations import PARAMETRIZATIONS, unitary
 from urnn.state import check_unitary, load_state_dict
@@ -24,6 +25,7 @@ __all__ = [
     "check_unitary",
     "linalg",
     "load_state_dict",
+    "mark_unitary",
     "ops",
     "optim",
     "parametrizations",

@@ -25,7 +25,16 @@ _MARK = "_urnn_unitary"
 
 
 def mark_unitary(parameter: Tensor) -> None:
-    """Tell ``urnn.optim`` to move ``parameter`` along U(n)."""
+    """Tell the optimizers of ``urnn.optim`` to keep ``parameter`` (..., n, n) on U(n).
+
+    The layers and ``urnn.unitary`` mark their parameters themselves. What makes new parameters out of them loses the
+    mark: an ensemble stacked for ``vmap``, or a copied list of parameters. Mark those again.
+
+    >>> import urnn
+    >>> parameters, _ = torch.func.stack_module_state([urnn.UnitaryRNN(2, 3) for _ in range(4)])
+    >>> mark_unitary(parameters["weight_hh_l0"])
+    >>> optimizer = urnn.optim.Adam(parameters.values())
+    """
     setattr(parameter, _MARK, True)
 
 

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 import urnn
+from urnn._checks import check_int
 
 app = typer.Typer(
     help="Recurrent networks with a unitary recurrence matrix.", no_args_is_help=True, add_completion=False
@@ -48,7 +49,6 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture and the figures.")] = Path("runs/demo"),
 ) -> None:
     """Train a unitary RNN and an LSTM of equal size on the copy problem, side by side (about two minutes)."""
-    from urnn._checks import check_int
     from urnn.experiments.demo import run_demo
 
     check_int("--iterations", iterations, 1)
@@ -74,13 +74,16 @@ def capacity(
 
     sizes = _sizes(n)
     options = dict(_option(text) for text in option)
-    families = list(urnn.PARAMETRIZATIONS) if family == ["all"] else family
+    families = list(urnn.PARAMETRIZATIONS) if "all" in family else family
     console = Console()
     if smallest:
-        for name in SETTINGS if family == ["all"] else families:
+        if as_json or plot or targets:
+            raise ValueError("--smallest: expected it alone, without --json, --plot and --targets")
+        for name in SETTINGS if "all" in family else families:
             for size in sizes:
                 found = smallest_full(name, size, **{"limit": 4 * size if name == "givens" else None, **options})
-                console.print(f"{name}, N = {size}: full from {SETTINGS[name]} = {found}", highlight=False)
+                answer = f"full from {SETTINGS[name]} = {found}" if found else "never full"
+                console.print(f"{name}, N = {size}: {answer}", highlight=False)
         return
     results = [analyze(name, size, targets=targets, seed=seed, **options) for name in families for size in sizes]
     if as_json:
@@ -125,6 +128,7 @@ def soak(
 
     from urnn.experiments import soak as runs
 
+    check_int("--steps", steps, 1)
     rows = []
     for row in runs.soak(tuple(_sizes(n)), steps, device, tf32, seed):
         rows.append(row)

@@ -1,14 +1,18 @@
 """Is every unitary tensor of a model still unitary, and loading states that might not be."""
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from urnn._checks import PRECISIONS, format_shape
 from urnn._module import unitary_tensors
 from urnn.linalg import is_unitary_matrix, nearest_unitary, unitarity_defect, unitarity_tol
+from urnn.parametrizations import Parametrization
+from urnn.parametrizations.attach import OnWeight
 
 
 def check_unitary(model: nn.Module) -> float:
@@ -24,12 +28,12 @@ def check_unitary(model: nn.Module) -> float:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
     worst = 0.0
-    for name, W in unitary_tensors(model):
+    for name, W in (*unitary_tensors(model), *_made(model)):
         if fault := _fault(W):
             cause = (
                 "A gradient that was not finite is the likely cause."
                 if not bool(torch.isfinite(torch.view_as_real(W.detach())).all())
-                else "The likely cause is an optimizer that is not from urnn.optim; "
+                else "The likely cause is an optimizer that is not from urnn.optim, or an average of several models; "
                 "urnn.linalg.nearest_unitary(W) projects it back."
             )
             raise ValueError(f"{name}: {fault}. {cause}")
@@ -64,7 +68,24 @@ def load_state_dict(model: nn.Module, state: Mapping[str, Any], project: bool = 
         for name, value in expected.items()
         if isinstance(value, Tensor)
     }
+    trial = copy.deepcopy(model)
+    trial.load_state_dict({**state, **checked})
+    try:
+        check_unitary(trial)
+    except (IndexError, RuntimeError) as error:  # indices that point nowhere
+        raise ValueError(f"state: expected parameters that make a unitary matrix, got an error: {error}") from error
     model.load_state_dict({**state, **checked})
+
+
+def _made(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Name and value of the matrices that families make from their own parameters."""
+    with torch.no_grad():
+        for prefix, module in model.named_modules():
+            if isinstance(module, Parametrization) and not module.direct and any(True for _ in module.parameters()):
+                yield prefix, module()
+            for name in getattr(module, "parametrizations", ()) if parametrize.is_parametrized(module) else ():
+                if any(isinstance(p, OnWeight) for p in module.parametrizations[name]):
+                    yield f"{prefix}.{name}".lstrip("."), getattr(module, name)
 
 
 def _checked(name: str, value: object, expected: Tensor, unitary: bool, project: bool) -> Tensor:

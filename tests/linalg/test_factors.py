@@ -58,3 +58,9 @@ def test_every_factor_is_unitary(name: str, n: int) -> None:
 def test_a_reflection_is_blind_to_scale_and_phase_of_its_vector() -> None:
     v, x = torch.randn(2, 5, dtype=torch.complex128)
     torch.testing.assert_close(reflection((3 - 2j) * v, x), reflection(v, x))
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1.0, 1e25])
+def test_a_reflection_does_not_see_the_length_of_its_vector(scale):
+    v, x = torch.randn(2, 5, dtype=torch.complex64)
+    torch.testing.assert_close(reflection(v * scale, x), reflection(v, x))

@@ -384,3 +384,41 @@ def test_a_second_derivative_of_a_fused_backend_names_the_cure(make):
     (first,) = torch.autograd.grad(h.abs().square().sum(), module.parameters().__next__(), create_graph=True)
     with pytest.raises(RuntimeError, match=r"no second derivative.*backend='reference'"):
         first.abs().sum().backward()
+
+
+# Weights that others move
+
+
+def test_pruning_and_weight_norm_work():
+    from torch.nn.utils import parametrizations, prune
+
+    x = torch.randn(5, 3, 4)
+    rnn = urnn.UnitaryRNN(4, 6)
+    prune.l1_unstructured(rnn, "weight_ih_l0", amount=0.5)
+    assert rnn(x)[0].shape == (5, 3, 6)
+    assert int((rnn.weight_ih_l0 == 0).sum()) == 12
+    assert parametrizations.weight_norm(urnn.UnitaryRNN(4, 6), "bias_l0")(x)[0].shape == (5, 3, 6)
+
+
+@pytest.mark.parametrize("name", ["weight_ih_l0", "weight_hh_l0"])
+def test_a_family_may_be_put_on_a_weight_of_the_layer(name):
+    rnn = urnn.unitary(urnn.UnitaryRNN(6, 6), name, family="householder", reflections=2)
+    rnn(torch.randn(5, 3, 6))[0].abs().sum().backward()
+    assert all(p.grad is not None for p in rnn.parameters())
+    assert urnn.check_unitary(rnn) < 1e-5
+
+
+def test_a_stacked_ensemble_trains_on_the_group_once_marked():
+    parameters, buffers = torch.func.stack_module_state([urnn.UnitaryRNN(2, 5) for _ in range(3)])
+    urnn.mark_unitary(parameters["weight_hh_l0"])
+    base = urnn.UnitaryRNN(2, 5)
+    optimizer = urnn.optim.Adam(parameters.values(), lr=0.1)
+
+    def run(p, b, x):
+        return torch.func.functional_call(base, (p, b), (x,))[0]
+
+    for _ in range(3):
+        optimizer.zero_grad()
+        torch.func.vmap(run, (0, 0, None))(parameters, buffers, torch.randn(4, 2, 2)).abs().sum().backward()
+        optimizer.step()
+    assert float(urnn.linalg.unitarity_defect(parameters["weight_hh_l0"]).max()) < 1e-6

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from urnn.ops import NONLINEARITIES
+from urnn.ops import BACKEND_NAMES, NONLINEARITIES, recurrence
 from urnn.ops.nonlinearity import PAPER_EPSILON
 
 modrelu = NONLINEARITIES["modrelu"]
@@ -184,3 +184,23 @@ def test_gradcheck(name: str) -> None:
     b = torch.tensor([-0.4, -0.1, 0.0, 0.1, 0.4], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(sigma, (z, b))
     assert torch.autograd.gradgradcheck(sigma, (z, b))
+
+
+@pytest.mark.parametrize("backend", BACKEND_NAMES)
+@pytest.mark.parametrize("nonlinearity", ["modrelu", "hard"])
+@pytest.mark.parametrize("where", ["x", "weight_ih", "weight_hh", "bias", "h_0"])
+def test_a_nan_is_not_swallowed(backend, nonlinearity, where):
+    tensors = {
+        "x": torch.ones(3, 2, 2),
+        "weight_ih": torch.ones(4, 2, dtype=torch.complex64),
+        "weight_hh": torch.eye(4, dtype=torch.complex64),
+        "bias": torch.zeros(4),
+        "h_0": torch.ones(2, 4, dtype=torch.complex64),
+    }
+    if where == "bias" and nonlinearity == "hard":
+        pytest.skip("a threshold that is NaN is never undercut: hard lets everything through")
+    tensors[where] = torch.full_like(tensors[where], torch.nan).requires_grad_()
+    h, _ = recurrence(**tensors, nonlinearity=nonlinearity, backend=backend)
+    assert bool(h.isnan().any())
+    (gradient,) = torch.autograd.grad(h.abs().sum(), tensors[where])
+    assert bool(gradient.isnan().any())

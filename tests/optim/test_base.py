@@ -486,3 +486,52 @@ def test_torchs_own_optimizer_leaves_un_and_check_unitary_says_so(case):
     ) as caught:
         urnn.check_unitary(rnn)
     assert f"got {defect:.1e}" in str(caught.value)
+
+
+# Rates that are given, whatever changes lr
+
+
+@pytest.mark.parametrize("change", ["one cycle", "plateau", "by hand"])
+def test_a_given_rate_keeps_its_ratio_to_lr(change, new_unitary):
+    W = new_unitary()
+    optimizer = urnn.optim.SGD([W], lr=0.1, unitary_lr=0.02)
+    schedulers = torch.optim.lr_scheduler
+    if change == "one cycle":
+        scheduler = schedulers.OneCycleLR(optimizer, max_lr=0.1, total_steps=10)
+    elif change == "plateau":
+        scheduler = schedulers.ReduceLROnPlateau(optimizer, patience=0)
+    for step in range(8):
+        W.grad = torch.randn_like(W)
+        optimizer.step()
+        if change == "one cycle":
+            scheduler.step()
+        elif change == "plateau":
+            scheduler.step(float(step))
+        else:
+            optimizer.param_groups[0]["lr"] *= 0.5
+        group = optimizer.param_groups[0]
+        assert optimizer._rate(group) == pytest.approx(0.2 * group["lr"])
+
+
+def test_momentum_may_be_switched_on_later(new_unitary):
+    W = new_unitary()
+    optimizer = urnn.optim.SGD([W], lr=0.1)
+    for momentum in (0.0, 0.9):
+        optimizer.param_groups[0]["momentum"] = momentum
+        W.grad = torch.randn_like(W)
+        optimizer.step()
+    assert float(unitarity_defect(W)) < 1e-6
+
+
+def test_a_state_of_torchs_own_optimizer_can_be_loaded(new_unitary):
+    W = new_unitary()
+    plain = torch.optim.Adam([W], lr=0.03)
+    W.grad = torch.randn_like(W)
+    plain.step()
+    W = new_unitary()
+    optimizer = urnn.optim.Adam([W])
+    optimizer.load_state_dict(plain.state_dict())
+    W.grad = torch.randn_like(W)
+    optimizer.step()
+    assert optimizer.param_groups[0]["lr"] == 0.03
+    assert float(unitarity_defect(W)) < 1e-6

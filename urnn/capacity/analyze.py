@@ -75,20 +75,24 @@ def analyze(
     Capacity(parameters=49, rank=42, dimension=49, full=False)
     """
     dimension = unitary_dimension(n)
+    for fixed in ("batch_shape", "device", "dtype", "generator"):
+        if fixed in options:
+            raise TypeError(f"{fixed}: expected an option of the family, got one that the analysis sets itself")
     check_int("points", points, 1)
     check_int("targets", targets, 0)
     generator = torch.Generator().manual_seed(seed)
     if parameters is not None:
         return _of_function(family, n, check_int("parameters", parameters, 0), points, targets, generator, options)
-    made = build(family, n, dtype=torch.complex128, generator=generator, **options)
-    ranks = []
-    for _ in range(points):
+    made = build(family, n, argument="family", dtype=torch.complex128, generator=generator, **options)
+    onto = inverts(made, 5, generator)
+    ranks = (
+        [jacobian_rank(made.chart()[1], made.chart()[0])] if onto else []
+    )  # a Haar matrix is a well-conditioned point
+    for _ in range(points - len(ranks)):
         made.reset_parameters(generator)
         ranks.append(jacobian_rank(made.chart()[1], _random_point(made, generator)))
     best = max(ranks)
-    full: Full = False
-    if best.rank == dimension:
-        full = "yes" if inverts(made, 5, generator) else "locally"
+    full: Full = "yes" if onto else "locally" if best.rank == dimension else False
     reached = share_reached(made, targets, generator) if targets else None
     name = family if isinstance(family, str) else type(made).__name__
     return _result(made.num_real_params, best, full, name, n, {**dict(made.options())}, reached)
@@ -101,6 +105,8 @@ def smallest_full(family: str, n: int, limit: int | None = None, **options: Any)
     4
     """
     setting = SETTINGS[check_choice("family", family, SETTINGS)]
+    if setting in options:
+        raise ValueError(f"{setting}: expected none, as that is what is searched for, got {options[setting]!r}")
     for value in range(1, (limit if limit is not None else n) + 1):
         if analyze(family, n, points=2, **{setting: value, **options}).full:
             return value

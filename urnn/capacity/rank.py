@@ -17,8 +17,8 @@ from urnn._checks import check_complex, check_square
 from urnn._typing import Square
 from urnn.linalg import reals_from_skew, skew, unitarity_defect
 
-NOISE = 1e-9
-"""Singular values below this, relative to the largest, are zeros."""
+NOISE = 20 * torch.finfo(torch.float64).eps
+"""Singular values below this times the larger side of the Jacobian, relative to the largest, are rounding errors."""
 
 
 class Rank(NamedTuple):
@@ -50,5 +50,5 @@ def jacobian_rank(to_matrix: Callable[[Tensor], Square], point: Tensor) -> Rank:
     if values.numel() == 0 or float(values[0]) == 0:
         return Rank(0, 0.0, 0.0)
     values = values / values[0]
-    rank = int((values > NOISE).sum())
+    rank = int((values > NOISE * max(J.shape)).sum())
     return Rank(rank, float(values[rank - 1]), float(values[rank]) if rank < values.numel() else 0.0)

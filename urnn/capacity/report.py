@@ -25,7 +25,7 @@ def table(results: Iterable[Capacity]) -> Table:
     """One row for each analysis."""
     results = list(results)
     columns: dict[str, Callable[[Capacity], str]] = {
-        "family": _name,
+        "family": lambda c: c.family,
         "N": lambda c: str(c.n),
         "params": lambda c: str(c.parameters),
         "rank": lambda c: str(c.rank),
@@ -33,27 +33,25 @@ def table(results: Iterable[Capacity]) -> Table:
         "share": lambda c: f"{c.rank / c.dimension:.0%}",
         "counting": lambda c: "short" if c.full_by_counting is False else "-",
         "full": lambda c: "no" if c.full is False else c.full,
-        "gap": lambda c: f"{c.smallest_kept:.0e}|{c.largest_dropped:.0e}",
+        "gap": lambda c: f"{c.smallest_kept / c.largest_dropped:.0e}" if c.largest_dropped else "-",
     }
     if any(c.reached is not None for c in results):
         columns["reached"] = lambda c: f"{c.reached:.0%}"
     view = Table(title="How much of U(N) a family represents", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    if any(c.options for c in results):
+        columns["options"] = lambda c: " ".join(f"{k}={v}" for k, v in c.options.items())
     for name in columns:
-        view.add_column(name, justify="left" if name == "family" else "right", no_wrap=name != "family")
+        left = name in ("family", "options")
+        view.add_column(name, justify="left" if left else "right", no_wrap=name != "options")
     for result in results:
         view.add_row(*(cell(result) for cell in columns.values()))
     return view
 
 
-def _name(c: Capacity) -> str:
-    options = ", ".join(f"{k}={v}" for k, v in c.options.items())
-    return f"{c.family} {options}".rstrip()
-
-
 LEGEND = """\
 counting  short: P < N², so not full (Theorem 3.2); -: counting cannot tell
 full      yes: hits every unitary matrix; locally: an open set of them, by rank
-gap       in the Jacobian's singular values, smallest kept | largest dropped"""
+gap       of the Jacobian's singular values, smallest kept / largest dropped"""
 
 
 def to_json(results: Iterable[Capacity]) -> str:

@@ -17,9 +17,15 @@ def phase_diagonal(angles: Reals, x: Vectors) -> Vectors:
     return torch.polar(torch.ones_like(angles), angles) * x
 
 
+def unit_vectors(v: Vectors) -> Vectors:
+    """``v / ||v||``; the norm is taken at a safe scale, so tiny and huge vectors have a direction too."""
+    v = v / v.detach().abs().amax(-1, keepdim=True)
+    return v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+
+
 def reflection(v: Vectors, x: Vectors, factor: Tensor | float = 2.0) -> Vectors:
     """``R x`` with ``R = I - factor v v^H / ||v||^2``: unitary for factor 2 (Eq. 3) or ``1 - e^{i phi}``."""
-    unit = v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    unit = unit_vectors(v)
     return x - factor * unit * (unit.conj() * x).sum(-1, keepdim=True)
 
 

@@ -45,6 +45,9 @@ class _Readout(ComplexModule):
 
     def _check(self, h: object) -> Tensor:
         h = check_tensor("h", h)
+        real = PRECISIONS[self.weight.dtype][0]
+        if h.dtype in (torch.float16, torch.bfloat16) and torch.is_autocast_enabled(h.device.type):
+            h = h.to(real)
         if h.dtype not in PRECISIONS:
             raise TypeError(f"h: expected {self.weight.dtype} or its real type, got {h.dtype}")
         if h.dim() == 0 or h.shape[-1] != self.in_features:

@@ -115,8 +115,7 @@ class Recurrent(ComplexModule):
 
     def _weight_hh(self, suffix: str) -> Tensor:
         family = self._family(suffix)
-        W = self._parameters[f"weight_hh{suffix}"] if family is None else family()
-        assert isinstance(W, Tensor)
+        W: Tensor = getattr(self, f"weight_hh{suffix}") if family is None else family()
         return W
 
     def __getattr__(self, name: str) -> Any:
@@ -149,8 +148,7 @@ class Recurrent(ComplexModule):
     def _check_input(self, x: object, name: str = "x") -> Tensor:
         """``x`` in a type that the layer computes in; half precision is taken where autocast made it."""
         x = check_tensor(name, x)
-        V = self._parameters[f"weight_ih{self._suffixes[0]}"]
-        assert V is not None
+        V: Tensor = getattr(self, f"weight_ih{self._suffixes[0]}")
         real, cplx = PRECISIONS[V.dtype]
         if x.dtype in (torch.float16, torch.bfloat16) and torch.is_autocast_enabled(x.device.type):
             x = x.to(real)
@@ -172,19 +170,20 @@ class Recurrent(ComplexModule):
 
     def _start(self, suffix: str, rows: int) -> Tensor:
         """The state before the first step where none is given: (rows, N)."""
-        h_0 = self._parameters[f"initial_state{suffix}"]
+        h_0: Tensor | None = getattr(self, f"initial_state{suffix}")
         if h_0 is not None:
             return h_0.expand(rows, self.hidden_size)
-        V = self._parameters[f"weight_ih{suffix}"]
-        assert V is not None
+        V: Tensor = getattr(self, f"weight_ih{suffix}")
         return V.new_zeros(rows, self.hidden_size)
 
     def _run(
         self, suffix: str, x: Tensor, h_0: Tensor | None, lengths: Tensor | None = None, reverse: bool = False
     ) -> tuple[Tensor, Tensor]:
         """One direction over x (T, B, m): states (T, B, N) and the last one (B, N)."""
-        V, b = self._parameters[f"weight_ih{suffix}"], self._parameters[f"bias{suffix}"]
-        assert V is not None
+        V: Tensor = getattr(
+            self, f"weight_ih{suffix}"
+        )  # not by _parameters: pruning and torch's parametrize move weights
+        b: Tensor | None = getattr(self, f"bias{suffix}")
         bias = (
             V.new_zeros(self.hidden_size, dtype=PRECISIONS[V.dtype][0])
             if b is None

@@ -134,7 +134,7 @@ class UnitaryRNN(Recurrent):
             raise ValueError(
                 f"x: expected packed data of shape (steps, {self.input_size}), got {format_shape(data.shape)}"
             )
-        padded, lengths = pad_packed_sequence(packed._replace(data=_as_real(data)))  # (T, B, M or 2 M), on the CPU (B,)
+        padded, lengths = pad_packed_sequence(_with_data(packed, _as_real(data)))  # (T, B, M or 2 M), on the CPU (B,)
         x = _as_complex(padded) if data.is_complex() else padded
         if h_0 is not None:
             h_0 = self._check_h_0(h_0, x.shape[1])
@@ -142,7 +142,7 @@ class UnitaryRNN(Recurrent):
         if packed.sorted_indices is not None:
             h, lengths = h.index_select(1, packed.sorted_indices), lengths[packed.sorted_indices.cpu()]
         repacked = pack_padded_sequence(_as_real(h), lengths)
-        return packed._replace(data=_as_complex(repacked.data)), h_n
+        return _with_data(packed, _as_complex(repacked.data)), h_n
 
     def _check_h_0(self, h_0: object, rows: int | None) -> Tensor:
         """``h_0`` as (D L, B, N)."""
@@ -169,6 +169,10 @@ class UnitaryRNN(Recurrent):
     def _extra(self) -> list[str]:
         fields = {"num_layers": 1, "batch_first": False, "dropout": 0.0, "bidirectional": False}
         return [f"{name}={getattr(self, name)!r}" for name, default in fields.items() if getattr(self, name) != default]
+
+
+def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
+    return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
 
 
 def _as_real(x: Tensor) -> Tensor:

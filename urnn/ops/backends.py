@@ -5,6 +5,7 @@ folder) here and one line in ``BACKENDS``; the contract tests then run it.
 """
 
 import importlib
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, cast, runtime_checkable
@@ -31,7 +32,7 @@ class Kernels(Protocol):
     @property
     def forward(self) -> Callable[..., Tensor]: ...
     @property
-    def backward(self) -> Callable[..., tuple[Tensor, Tensor, Tensor]]: ...
+    def backward(self) -> Callable[..., tuple[Tensor | None, Tensor | None, Tensor, Tensor, Tensor]]: ...
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,18 @@ class Backend:
         return cast(Kernels, importlib.import_module(self.module))
 
 
+def _cpu_limits(problem: Problem) -> str | None:
+    if problem.device.type != "cpu":
+        return f"it computes on the CPU, and the tensors are on {problem.device}"
+    if problem.nonlinearity == "modrelu_epsilon":
+        return "nonlinearity='modrelu_epsilon' has no compiled form; modrelu and hard have"
+    if importlib.util.find_spec("numba") is None:
+        return "numba is not installed. pip install numba adds it"
+    return None
+
+
 BACKENDS: dict[str, Backend] = {  # tried in this order by backend="auto"
+    "cpu": Backend("urnn.ops.cpu", _cpu_limits),
     "explicit": Backend("urnn.ops.explicit", lambda _: None),
 }
 BACKEND_NAMES = ("auto", *BACKENDS, "reference")

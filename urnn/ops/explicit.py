@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from urnn._typing import Biases, Inputs, Lengths, Matrices, Projections, States, Steps
-from urnn.ops.layout import previous_states, product, project
+from urnn.ops.layout import previous_states, product, project, project_backward, recurrent_matrix_gradient
 from urnn.ops.nonlinearity import NONLINEARITIES
 
 _BLOCK = 64
@@ -16,9 +16,17 @@ _BLOCK = 64
 
 
 def forward(
-    u: Steps, W: Matrices, b: Biases, h_0: States, lengths: Lengths | None, nonlinearity: str, reverse: bool
+    x: Inputs,
+    V: Projections | None,
+    W: Matrices,
+    b: Biases,
+    h_0: States,
+    lengths: Lengths | None,
+    nonlinearity: str,
+    reverse: bool,
 ) -> Steps:
-    """States of all steps, written over ``u``; zero beyond the lengths."""
+    """States of all steps; zero beyond the lengths."""
+    u = x.clone(memory_format=torch.contiguous_format) if V is None else project(x, V)  # the states are written over it
     sigma = NONLINEARITIES[nonlinearity].forward
     WT = W.mT.contiguous()
     b = b.unsqueeze(-2)  # (E, 1, n)
@@ -48,8 +56,10 @@ def backward(
     lengths: Lengths | None,
     nonlinearity: str,
     reverse: bool,
-) -> tuple[Steps, Biases, States]:
-    """Gradients with respect to the pre-activations (T, E, B, n), b and h_0."""
+    half_gradient: bool,
+    need_dx: bool,
+) -> tuple[Tensor | None, Projections | None, Matrices, Biases, States]:
+    """Gradients with respect to x (where asked for), V, W, b and h_0."""
     sigma_backward = NONLINEARITIES[nonlinearity].backward
     WT, W_conj = W.mT, W.conj().resolve_conj()
     b = b.unsqueeze(-2)  # (E, 1, n)
@@ -72,7 +82,9 @@ def backward(
                 carry = torch.where(valid, step @ W_conj, carry)
             dz[t] = step
             db += step_b.sum(-2, keepdim=True)
-    return dz, db.squeeze(-2), carry
+    dW = recurrent_matrix_gradient(dz, h, h_0, lengths, reverse, half_gradient)
+    dx, dV = project_backward(dz, x, V, need_dx)
+    return dx, dV, dW, db.squeeze(-2), carry
 
 
 def _pre_activations(

@@ -50,7 +50,7 @@ def project(x: Inputs, V: Projections | None) -> Steps:
 def project_backward(dz: Steps, x: Inputs, V: Projections | None, need_dx: bool) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of ``project`` with respect to x (where asked for) and V."""
     if V is None:
-        return dz, None
+        return (dz if need_dx else None), None
     if x.is_complex():
         dV = correlate(x, dz).mT
     else:

@@ -38,24 +38,30 @@ def _phase(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     scale = torch.where(regular, scale, shift)
     scale = torch.where(size <= 1 / small, scale, 1 / shift)
     scaled = torch.where(regular, z, z.detach()) * scale
-    scaled = torch.where(size > 0, scaled, 1.0)
+    zero = size == 0
+    scaled = torch.where(zero, 1.0, scaled)
     modulus = scaled.abs()
-    e = torch.where(size > 0, scaled / modulus, 0.0)
-    return e, torch.where(size > 0, modulus.detach() / scale, 0.0), regular
+    e = torch.where(zero, 0.0, scaled / modulus)
+    return e, torch.where(zero, 0.0, modulus.detach() / scale), regular
+
+
+def _inactive(r: Tensor, b: Tensor) -> Tensor:
+    """Where the output is 0. Written so that NaN, which is on no side of a comparison, goes through."""
+    return (r + b <= 0) | (r == 0)
 
 
 def _modrelu(z: Tensor, b: Tensor) -> Tensor:
     """Eq. 2: the modulus is lowered by -b and cut at zero, the phase is kept."""
     e, r, _ = _phase(z)
-    return torch.where((r + b > 0) & (r > 0), z + b * e, 0.0)
+    return torch.where(_inactive(r, b), 0.0, z + b * e)
 
 
 def _modrelu_backward(g: Tensor, z: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     e, r, regular = _phase(z)
     along = g * torch.conj_physical(e)  # real part: along the radius; imaginary part: across it
     gz = g + torch.complex(torch.zeros_like(r), torch.where(regular, b / r, 0.0) * along.imag) * e
-    active = (r + b > 0) & (r > 0)
-    return torch.where(active, gz, 0.0), torch.where(active, along.real, 0.0)
+    inactive = _inactive(r, b)
+    return torch.where(inactive, 0.0, gz), torch.where(inactive, 0.0, along.real)
 
 
 def _epsilon(z: Tensor, b: Tensor) -> Tensor:
@@ -76,12 +82,12 @@ def _epsilon_backward(g: Tensor, z: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 def _hard(z: Tensor, b: Tensor) -> Tensor:
     """Hard thresholding, as the text under Eq. 2 has it: z where |z| + b > 0, and 0 elsewhere."""
     r = z.detach().abs()
-    return torch.where((r + b > 0) & (r > 0), z, 0.0)
+    return torch.where(_inactive(r, b), 0.0, z)
 
 
 def _hard_backward(g: Tensor, z: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     r = z.abs()
-    return torch.where((r + b > 0) & (r > 0), g, 0.0), torch.zeros_like(r)
+    return torch.where(_inactive(r, b), 0.0, g), torch.zeros_like(r)
 
 
 NONLINEARITIES: dict[str, Nonlinearity] = {

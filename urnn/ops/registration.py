@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from urnn.ops.backends import Problem, choose
-from urnn.ops.layout import exact_types, final_state, project, project_backward, recurrent_matrix_gradient
+from urnn.ops.layout import exact_types, final_state
 
 _SETTINGS = "str nonlinearity, bool reverse, bool half_gradient, str backend"
 _library = torch.library.Library("urnn", "DEF")
@@ -59,8 +59,7 @@ def _forward(
 ) -> tuple[Tensor, Tensor]:
     kernels = choose(backend, Problem(W.device, W.dtype, W.shape[-1], nonlinearity))
     with exact_types(x):
-        u = x.clone(memory_format=torch.contiguous_format) if V is None else project(x, V)
-        h = kernels.forward(u, W, b, h_0, lengths, nonlinearity, reverse)
+        h = kernels.forward(x, V, W, b, h_0, lengths, nonlinearity, reverse)
         return h, final_state(h, h_0, lengths, reverse)
 
 
@@ -83,11 +82,12 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     kernels = choose(backend, Problem(W.device, W.dtype, W.shape[-1], nonlinearity))
     with exact_types(x):
-        dz, db, dh_0 = kernels.backward(grad_h, grad_h_n, h, x, V, W, b, h_0, lengths, nonlinearity, reverse)
-        dW = recurrent_matrix_gradient(dz, h, h_0, lengths, reverse, half_gradient)
-        dx, dV = project_backward(dz, x, V, need_dx)
-    none = x.new_empty(0)
-    return (none if dx is None else dx), (none if dV is None else dV.contiguous()), dW.contiguous(), db, dh_0
+        dx, dV, dW, db, dh_0 = kernels.backward(
+            grad_h, grad_h_n, h, x, V, W, b, h_0, lengths, nonlinearity, reverse, half_gradient, need_dx
+        )
+    dx = x.new_empty(0) if dx is None else dx
+    dV = x.new_empty(0) if dV is None else dV.contiguous()
+    return dx, dV, dW.contiguous(), db, dh_0
 
 
 def _forward_fake(x: Tensor, V: Tensor | None, W: Tensor, b: Tensor, h_0: Tensor, *_: object) -> tuple[Tensor, Tensor]:
@@ -107,7 +107,7 @@ def _backward_fake(
     need_dx: bool,
     *_: object,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    dx = x.new_empty(x.shape if need_dx or V is None else (0,))
+    dx = x.new_empty(x.shape if need_dx else (0,))
     dV = x.new_empty(0) if V is None else V.new_empty(V.shape)
     return dx, dV, W.new_empty(W.shape), b.new_empty(b.shape), h_0.new_empty(h_0.shape)
 

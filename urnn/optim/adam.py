@@ -21,7 +21,7 @@ class Adam(UnitaryOptimizer, torch.optim.Adam):
     Args:
         params, lr, betas, eps, weight_decay, amsgrad, foreach, maximize, capturable, differentiable, fused,
             decoupled_weight_decay: as in ``torch.optim.Adam``. ``weight_decay`` works on ordinary parameters alone.
-        unitary_lr: rate of the unitary parameters; None means 0.3 ``lr``. A scheduler scales it along with ``lr``.
+        unitary_lr: rate of the unitary parameters; None means 0.3 ``lr``. It follows later changes of ``lr``.
         unitary_betas: decay of the mean of A and of its mean square.
         unitary_step: ``"cayley"`` (Eq. 6) or ``"exponential"`` (the geodesic).
         polish: one Newton-Schulz step after each move, without which W drifts off U(n).
@@ -74,6 +74,9 @@ class Adam(UnitaryOptimizer, torch.optim.Adam):
 
     def _check_options(self, options: Mapping[str, Any]) -> None:
         check_betas(options["unitary_betas"])
+
+    def _remembers(self, group: Mapping[str, Any], state: Mapping[str, Tensor]) -> bool:
+        return "square" in state and ("mean" in state or not group["unitary_betas"][0])
 
     def _new_state(self, group: Mapping[str, Any], W: Tensor) -> dict[str, Tensor]:
         return new_moments(W, group["unitary_betas"])

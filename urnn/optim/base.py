@@ -7,8 +7,8 @@ direction of the Lie algebra (``_direction``), the group says how (Cayley or exp
 is read at each step and not at construction.
 
 Note [Rates]
-``unitary_lr=None`` follows the group's ``lr``. A number is the rate itself; a scheduler, which changes ``lr`` alone,
-scales it in proportion.
+``unitary_lr=None`` follows the group's ``lr``. A number is the rate that goes with the ``lr`` at which the group was
+added: whatever changes ``lr`` afterwards, a scheduler or a line of the training loop, scales it in proportion.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,6 +52,10 @@ class UnitaryOptimizer(torch.optim.Optimizer):
         self._own_defaults = own
         super().__init__(params, **options)
 
+    def _remembers(self, group: Mapping[str, Any], state: Mapping[str, Tensor]) -> bool:
+        """Whether ``state`` is what ``_new_state`` makes for these options, which may have changed since."""
+        raise NotImplementedError
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As torch.optim's, with the options of unitary parameters checked first."""
         self.defaults.update(self.__dict__.pop("_own_defaults", {}))
@@ -63,6 +67,8 @@ class UnitaryOptimizer(torch.optim.Optimizer):
             raise TypeError(f"polish: expected a bool, got {type(options['polish']).__name__}")
         self._check_options(options)
         super().add_param_group(param_group)
+        lr = self.param_groups[-1]["lr"]
+        self.param_groups[-1].setdefault("reference_lr", lr.clone() if isinstance(lr, Tensor) else lr)
         unitary = [p for p in self.param_groups[-1]["params"] if is_unitary(p)]
         fault = None
         if unitary and len(unitary) == len(self.param_groups[-1]["params"]) and param_group.get("weight_decay"):
@@ -88,6 +94,10 @@ class UnitaryOptimizer(torch.optim.Optimizer):
         state = dict(state)
         marks = state.pop("_marks", [])  # load_state_dict comes here without
         super().__setstate__(state)
+        for group in self.param_groups:  # a state of torch.optim's own class has none of ours
+            for name, default in self.defaults.items():
+                group.setdefault(name, default)
+            group.setdefault("reference_lr", group["lr"])
         for group, flags in zip(self.param_groups, marks, strict=False):
             for p, flag in zip(group["params"], flags, strict=True):
                 if flag:
@@ -129,7 +139,8 @@ class UnitaryOptimizer(torch.optim.Optimizer):
             if p.grad is None or not is_unitary(p):
                 continue
             state = self.state[p]
-            if not state:  # torch.optim's own convention: the count lies on the CPU, except for CUDA graphs
+            if not self._remembers(group, state):
+                state.clear()  # torch.optim's own convention: the count lies on the CPU, except for CUDA graphs
                 device = p.device if group.get("capturable") else "cpu"
                 state.update(step=torch.zeros((), device=device), **self._new_state(group, p))
             age = None if group.get("capturable") else int(state["step"])
@@ -165,9 +176,11 @@ class UnitaryOptimizer(torch.optim.Optimizer):
         if group["unitary_lr"] is None:
             rate: float | Tensor = self.unitary_factor * group["lr"]
             return rate
-        initial = group.get("initial_lr")
-        scaled: float | Tensor = group["unitary_lr"] * (group["lr"] / initial if initial else 1.0)
-        return scaled
+        if isinstance(group["lr"], Tensor) or group["reference_lr"]:
+            scaled: float | Tensor = group["unitary_lr"] * (group["lr"] / group["reference_lr"])
+            return scaled
+        constant: float | Tensor = group["unitary_lr"]
+        return constant
 
 
 def _merge(tensors: list[Tensor], inner: int) -> Tensor:

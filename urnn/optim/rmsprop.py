@@ -28,7 +28,7 @@ class RMSprop(UnitaryOptimizer, torch.optim.RMSprop):
     Args:
         params, lr, alpha, eps, weight_decay, momentum, centered, capturable, foreach, maximize, differentiable: as in
             ``torch.optim.RMSprop``. ``weight_decay``, ``momentum`` and ``centered`` work on ordinary parameters alone.
-        unitary_lr: rate of the unitary parameters; None means 0.3 ``lr``. A scheduler scales it along with ``lr``.
+        unitary_lr: rate of the unitary parameters; None means 0.3 ``lr``. It follows later changes of ``lr``.
         unitary_step: ``"cayley"`` (Eq. 6) or ``"exponential"`` (the geodesic).
         unitary_scaling: ``"scalar"`` divides A by one running RMS of its entries (bias-corrected), ``"elementwise"``
             divides the entries of G by theirs before A is formed (the paper's option), ``"none"`` leaves both.
@@ -123,6 +123,14 @@ class RMSprop(UnitaryOptimizer, torch.optim.RMSprop):
                 if "square_avg" in self.state.get(p, {}):
                     _fill(self.state[p]["square_avg"], group["initial_square_avg"])
         return result
+
+    def _remembers(self, group: Mapping[str, Any], state: Mapping[str, Tensor]) -> bool:
+        square = state.get("square")
+        if group["unitary_scaling"] == "none" or square is None:
+            return "step" in state and group["unitary_scaling"] == "none"
+        if group["unitary_scaling"] == "elementwise":
+            return square.is_complex()
+        return not square.is_complex() and ("mean" in state or not self._betas(group)[0])
 
     def _new_state(self, group: Mapping[str, Any], W: Tensor) -> dict[str, Tensor]:
         if group["unitary_scaling"] == "scalar":

@@ -23,7 +23,7 @@ class SGD(UnitaryOptimizer, torch.optim.SGD):
     Args:
         params, lr, momentum, dampening, weight_decay, nesterov, maximize, foreach, differentiable, fused: as in
             ``torch.optim.SGD``. ``weight_decay`` works on ordinary parameters alone.
-        unitary_lr: rate of the unitary parameters; None means ``lr``. A scheduler scales it along with ``lr``.
+        unitary_lr: rate of the unitary parameters; None means ``lr``. It follows later changes of ``lr``.
         unitary_step: ``"cayley"`` (Eq. 6) or ``"exponential"`` (the geodesic).
         line_search: None, or ``"armijo_wolfe"``: search the rate of the unitary parameters along the Cayley curve
             (Tagare 2011). ``step`` then needs a closure and calls it several times.
@@ -106,6 +106,9 @@ class SGD(UnitaryOptimizer, torch.optim.SGD):
 
     def _buckets(self, group: Mapping[str, Any]) -> list[list[Tensor]]:
         return [] if group["line_search"] else super()._buckets(group)
+
+    def _remembers(self, group: Mapping[str, Any], state: Mapping[str, Tensor]) -> bool:
+        return "step" in state and ("momentum" in state or not group["momentum"])
 
     def _new_state(self, group: Mapping[str, Any], W: Tensor) -> dict[str, Tensor]:
         return {"momentum": torch.zeros_like(W)} if group["momentum"] else {}

@@ -29,9 +29,16 @@ PARAMETRIZATIONS: dict[str, type[Parametrization]] = {
 
 
 def build(
-    family: str | Callable[..., Parametrization], n: int, batch_shape: tuple[int, ...] = (), **options: Any
+    family: str | Callable[..., Parametrization],
+    n: int,
+    batch_shape: tuple[int, ...] = (),
+    *,
+    argument: str = "parametrization",
+    **options: Any,
 ) -> Parametrization:
     """Make a family from its name in the table, or from a class or partial of the same signature.
+
+    ``argument`` is what the caller calls it, for errors.
 
     >>> build("householder", 8, reflections=2)
     Householder(8, reflections=2)
@@ -39,11 +46,9 @@ def build(
     if callable(family):
         made = family(n, batch_shape, **options)
         if not isinstance(made, Parametrization):
-            raise TypeError(
-                f"parametrization: expected a callable that makes a Parametrization, got {type(made).__name__}"
-            )
+            raise TypeError(f"{argument}: expected a callable that makes a Parametrization, got {type(made).__name__}")
         return made
-    make = PARAMETRIZATIONS[check_choice("parametrization", family, PARAMETRIZATIONS)]
+    make = PARAMETRIZATIONS[check_choice(argument, family, PARAMETRIZATIONS)]
     known = inspect.signature(make).parameters
     for option in options:
         if option not in known:

@@ -13,7 +13,7 @@ from urnn.linalg import check_unitary_matrix, is_unitary_matrix
 from urnn.parametrizations.base import Parametrization
 
 
-class _OnWeight(nn.Module):
+class OnWeight(nn.Module):
     """A family as ``torch.nn.utils.parametrize`` wants it: a map of tensors that the parametrized module owns."""
 
     like: Tensor
@@ -54,7 +54,7 @@ def attach(family: Parametrization, module: nn.Module, name: str, weight: nn.Par
             weight.copy_(family())
         module.register_unitary(name, weight)
     else:
-        parametrize.register_parametrization(module, name, _OnWeight(family, weight.detach()))
+        parametrize.register_parametrization(module, name, OnWeight(family, weight.detach()))
     return module
 
 

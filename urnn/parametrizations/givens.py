@@ -151,7 +151,7 @@ class Givens(Parametrization):
                     a, b = U[row, m], U[row, m + 1]  # columns m, m + 1; make the first 0
                     theta = math.atan2(abs(a), abs(b))
                     phi = _phase(a) - _phase(b)
-                    U[:, m : m + 2] = U[:, m : m + 2] @ _rotation(theta, phi).conj().T
+                    U[:, m : m + 2] = U[:, m : m + 2] @ _rotation(theta, phi).conj().swapaxes(0, 1)
                     right.append((m, theta, phi))
                 else:
                     row, column = n - 1 - diagonal + step, step

@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 from urnn._checks import check_choice, check_int, format_shape
 from urnn._typing import Square, Vectors
 from urnn.linalg import unitarity_tol, unitary_eig
+from urnn.linalg.factors import unit_vectors
 from urnn.parametrizations.base import Parametrization
 
 
@@ -78,7 +79,7 @@ class Householder(Parametrization):
 
     def _compact(self, vectors: Tensor, phases: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """V (..., n, k) of unit columns and T = (I + D S)^{-1} D (..., k, k); D has 1 - e^{i phi}, S = striu(V^H V)."""
-        V = (vectors / torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)).mT
+        V = unit_vectors(vectors).mT
         k = self.reflections
         if phases is None:
             factors = torch.full((k,), 2.0, dtype=V.dtype, device=V.device)
