@@ -53,3 +53,24 @@ def test_figures_of_the_errata_are_those_of_the_file(quoted):
 
 def test_ranks_of_the_errata_are_those_of_the_file():
     assert ERRATA["restricted_rank"] == {str(n): min(n * n, 7 * n - 7) for n in range(2, 13)}
+
+
+def test_the_table_of_the_readme_is_that_of_the_demo():
+    readme = (ROOT / "README.md").read_text()
+    for outcome in json.loads((ROOT / "results" / "demo.json").read_text())["outcomes"]:
+        row = next(line for line in readme.splitlines() if line.startswith(outcome["model"]))
+        for figure in (
+            str(outcome["parameters"]),
+            str(outcome["iterations"]),
+            str(outcome["solved_at"] or "-"),
+            f"{outcome['loss_over_baseline']:.1%}",
+            f"{outcome['recall']:.1%}",
+        ):
+            assert figure in row.split()
+
+
+@pytest.mark.parametrize("device", ["cpu", "h200"])
+def test_the_bound_of_the_readme_is_that_of_the_soak(device):
+    found = json.loads((ROOT / "results" / f"soak-{device}.json").read_text())
+    assert all(run["steps"] == 20_000 and run["worst_defect"] < 1e-6 for run in found["runs"])
+    assert found["tf32"] == (device == "h200")

@@ -41,14 +41,14 @@ def _options(
 
 @app.command()
 def demo(
-    time_steps: Annotated[int, typer.Option("--T", help="Steps between the symbols and their recall.")] = 500,
+    time_steps: Annotated[int, typer.Option("--T", help="Steps between the symbols and their recall.")] = 750,
     hidden: Annotated[int, typer.Option(help="N of the unitary RNN; the LSTM is sized to match its parameters.")] = 128,
-    iterations: Annotated[int, typer.Option(help="Training iterations of each model.")] = 300,
+    iterations: Annotated[int, typer.Option(help="Training iterations of each model.")] = 400,
     batch: Annotated[int, typer.Option(help="Sequences in each iteration.")] = 20,
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the figures.")] = Path("runs/demo"),
 ) -> None:
-    """Train a unitary RNN and an LSTM of equal size on the copy problem, side by side (about two minutes)."""
+    """Train a unitary RNN and an LSTM of equal size on the copy problem, side by side (about a minute)."""
     from urnn.experiments.demo import run_demo
 
     check_int("--iterations", iterations, 1)
