@@ -11,7 +11,7 @@ SHAPES := tests/linalg tests/ops tests/parametrizations \
 	--jaxtyping-packages=urnn.linalg,$(CHECKED_OPS),urnn.parametrizations,beartype.beartype \
 	-k "not (bad or refus or message or error or named or wrong or raises or must or compile)"
 
-.PHONY: demo test test-long test-gpu lint format typecheck shapes dist clean help
+.PHONY: bench demo test test-long test-gpu lint format typecheck shapes dist clean help
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,9 @@ test-long: $(VENV)/.ready-dev ## soak tests, tens of minutes; leaves results/tes
 
 test-gpu: ## tests that need a CUDA device, with the python that is there
 	$(PYTHON) -m pytest -q -m gpu
+
+bench: $(VENV)/.ready ## time the recurrence beside its peers
+	$(BIN)/urnn bench cpu
 
 lint: $(VENV)/.ready-dev ## what pre-commit checks
 	$(BIN)/ruff check .

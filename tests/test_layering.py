@@ -22,7 +22,8 @@ ROOMS = {
     "capacity": {"linalg", "parametrizations"},
     "state": {"linalg", "parametrizations"},
     "experiments": {"", "capacity", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
-    "cli": {"", "capacity", "experiments"},
+    "bench": {""},
+    "cli": {"", "bench", "capacity", "experiments"},
     "__main__": {"cli"},
     "": {"capacity", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
 }
@@ -31,7 +32,7 @@ THIRD_PARTY = {
     "llvmlite": {"ops"},
     "triton": {"ops"},
     "typer": {"cli"},
-    "rich": {"capacity", "cli", "experiments"},
+    "rich": {"bench", "capacity", "cli", "experiments"},
     "matplotlib": {"capacity", "experiments"},
     "numpy": {"ops", "parametrizations"},
     "jaxtyping": {"_typing"},

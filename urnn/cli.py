@@ -1,4 +1,4 @@
-"""The command line: ``urnn demo``, ``urnn capacity``."""
+"""The command line: ``urnn demo``, ``capacity``, ``bench``, ``errata``, ``soak``."""
 
 import sys
 from pathlib import Path
@@ -138,6 +138,29 @@ def soak(
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+@app.command()
+def bench(
+    device: Annotated[str, typer.Argument(help="cpu.")] = "cpu",
+    repetitions: Annotated[int, typer.Option(help="Of each model at each shape.")] = 7,
+    threads: Annotated[int | None, typer.Option(help="Of PyTorch and of the compiled backend.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="File for all rows.")] = None,
+) -> None:
+    """Time the recurrence beside nn.RNN, nn.GRU and nn.LSTM, in one run."""
+    import torch
+
+    from urnn._checks import check_choice
+    from urnn.bench import registry, run
+
+    check_choice("device", device, ("cpu",))
+    check_int("--repetitions", repetitions, 1)
+    if threads is not None:
+        torch.set_num_threads(check_int("--threads", threads, 1))
+    rows = list(run.measure(registry.SHAPES, repetitions))
+    Console().print(run.table(rows))
+    if csv is not None:
+        run.write_csv(csv, rows)
 
 
 def _sizes(text: str) -> list[int]:
