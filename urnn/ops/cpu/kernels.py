@@ -127,23 +127,23 @@ def forward(x, m, packed, b, h_0, lengths, kind, reverse, limits, e, first, last
 
 
 @compiled
-def modrelu_backward_row(g, h, b, low, high, dz, db):
-    """Gradients of one row from its states alone: |z| = |h| - b, and z has the phase of h.
+def modrelu_backward_row(g, h, t, e, row, b, low, high, dz, place, db):
+    """Gradients of one row from its states alone, into ``dz[place]``: |z| = |h| - b, and z has the phase of h.
 
     Returns how many entries that does not hold for to working precision: tiny or huge ones, and |h| < 2 b.
     """
     odd, nought = 0, b.dtype.type(0)
-    for i in range(b.shape[0]):
-        re, im = h[2 * i], h[2 * i + 1]
+    for i in range(b.shape[1]):
+        re, im, bias = h[t, e, row, 2 * i], h[t, e, row, 2 * i + 1], b[e, i]
         g_re, g_im = g[2 * i], g[2 * i + 1]
         square = re * re + im * im
         modulus = math.sqrt(square)
         active = re != 0 or im != 0
-        plain = low <= square <= high and modulus >= 2 * b[i]
-        across = (g_im * re - g_re * im) * (b[i] / (square * (modulus - b[i])))
+        plain = low <= square <= high and modulus >= 2 * bias
+        across = (g_im * re - g_re * im) * (bias / (square * (modulus - bias)))
         along = (g_re * re + g_im * im) / modulus
-        dz[2 * i] = g_re - across * im if active else nought
-        dz[2 * i + 1] = g_im + across * re if active else nought
+        dz[place, 2 * i] = g_re - across * im if active else nought
+        dz[place, 2 * i + 1] = g_im + across * re if active else nought
         db[i] += along if active and plain else nought
         odd += active and not plain
     return odd
@@ -197,15 +197,6 @@ def previous_row(h, h_0, lengths, reverse, t, e, row):
 
 
 @compiled
-def spread(s, panels, place, half):
-    """Write a row of reals into panels; ``half`` leaves the imaginary parts out."""
-    p = panels.shape[2]
-    for panel in range(panels.shape[0]):
-        for k in range(min(p, s.shape[0] - panel * p)):
-            panels[panel, place, k] = 0 if half and k % 2 else s[panel * p + k]
-
-
-@compiled
 def backward(
     grad_h, carry_0, h, x, V, W, packed_W, packed_V, b, h_0, lengths, kind, reverse, half, limits,
     e, first, last, dx, dW, dV, db, dh_0,
@@ -239,26 +230,36 @@ def backward(
     for step in range(T):
         t = step if reverse else T - 1 - step
         for r in range(R):
-            place, out = slot * R + r, gathered[slot * R + r]
-            if t >= lengths[e, first + r]:
-                out[:] = 0
+            place, member_row = slot * R + r, first + r
+            if t >= lengths[e, member_row]:
+                for k in range(2 * n):
+                    gathered[place, k] = 0
                 continue
-            state, entering = h[t, e, first + r], previous_row(h, h_0, lengths, reverse, t, e, first + r)
             if grad_h.shape[0]:
                 for k in range(2 * n):
-                    g[k] = carry[r, k] + grad_h[t, e, first + r, k]
+                    g[k] = carry[r, k] + grad_h[t, e, member_row, k]
             else:
                 for k in range(2 * n):
                     g[k] = carry[r, k]
             if kind == HARD:
                 for i in range(n):
-                    on = state[2 * i] != 0 or state[2 * i + 1] != 0
-                    out[2 * i], out[2 * i + 1] = (g[2 * i], g[2 * i + 1]) if on else (nought, nought)
-            elif modrelu_backward_row(g, state, b[e], low, high, out, recent):
-                mend_row(g, state, entering, x[t, e, first + r], W[e], V[e], b[e], low, high, small, out, recent)
-            spread(entering, states, place, half)
-            if m:
-                spread(x[t, e, first + r], inputs, place, False)
+                    on = h[t, e, member_row, 2 * i] != 0 or h[t, e, member_row, 2 * i + 1] != 0
+                    gathered[place, 2 * i] = g[2 * i] if on else nought
+                    gathered[place, 2 * i + 1] = g[2 * i + 1] if on else nought
+            elif modrelu_backward_row(g, h, t, e, member_row, b, low, high, gathered, place, recent):
+                entering = previous_row(h, h_0, lengths, reverse, t, e, member_row)
+                state, out = h[t, e, member_row], gathered[place]
+                mend_row(g, state, entering, x[t, e, member_row], W[e], V[e], b[e], low, high, small, out, recent)
+            before = t + 1 if reverse else t - 1
+            from_start = before < 0 or before >= min(T, lengths[e, member_row])
+            for panel in range(PW):
+                for k in range(min(p, 2 * n - panel * p)):
+                    i = panel * p + k
+                    entered = h_0[e, member_row, i] if from_start else h[before, e, member_row, i]
+                    states[panel, place, k] = nought if half and k % 2 else entered
+            for panel in range(PX):
+                for k in range(min(p, X - panel * p)):
+                    inputs[panel, place, k] = x[t, e, member_row, panel * p + k]
         here = gathered.ctypes.data + slot * R * row * size
         for panel in range(PW):
             w = packed_W.ctypes.data + (e * PW + panel) * n * p * size
