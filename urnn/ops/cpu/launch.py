@@ -12,7 +12,7 @@ from urnn.ops.cpu import kernels, pool
 from urnn.ops.cpu.tile import panel_reals
 
 KINDS = {"modrelu": kernels.MODRELU, "hard": kernels.HARD}
-SMALL_WORK = 1_000_000
+SMALL_WORK = 10_000_000
 """Complex multiplications in a pass below which a second thread costs more than it saves."""
 
 
