@@ -1,5 +1,6 @@
 """Documents tell the truth: examples run, figures come from files, links lead somewhere."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -74,3 +75,14 @@ def test_the_bound_of_the_readme_is_that_of_the_soak(device):
     found = json.loads((ROOT / "results" / f"soak-{device}.json").read_text())
     assert all(run["steps"] == 20_000 and run["worst_defect"] < 1e-6 for run in found["runs"])
     assert found["tf32"] == (device == "h200")
+
+
+def test_the_ratios_of_the_readme_are_those_of_the_benchmark():
+    readme = (ROOT / "README.md").read_text().replace("\n", " ")
+    with (ROOT / "benchmarks" / "results" / "cpu-2-threads.csv").open() as file:
+        ratios = {(row["shape"], row["model"]): float(row["ratio"]) for row in csv.DictReader(file)}
+    copy = "copy, T = 1000"
+    assert f"{ratios[copy, 'UnitaryRNN, cpu']:.2f} times" in readme
+    assert f"{ratios[copy, 'UnitaryRNN, time loop']:.1f} times" in readme
+    others = sorted(r for (shape, model), r in ratios.items() if model == "UnitaryRNN, cpu" and shape != copy)
+    assert f"{others[0]:.1f} to {others[-1]:.1f} times" in readme
