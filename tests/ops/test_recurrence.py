@@ -450,3 +450,16 @@ def test_no_rows_are_served() -> None:
 def test_every_name_serves(backend: str) -> None:
     h, h_n = call(GOOD, backend=backend)
     assert (h.shape, h_n.shape) == ((4, 3, 2), (3, 2))
+
+
+@pytest.mark.parametrize("backend", BACKEND_NAMES)
+@pytest.mark.parametrize(("E", "B"), [(0, 3), (2, 0)])
+def test_an_empty_ensemble_or_batch_gives_empty_results(backend: str, E: int, B: int) -> None:
+    complex_shapes = ((E, 3, 2), (E, 3, 3), (E, B, 3))
+    V, W, h_0 = (torch.randn(shape, dtype=torch.complex64).requires_grad_() for shape in complex_shapes)
+    x, b = (torch.randn(shape).requires_grad_() for shape in ((4, E, B, 2), (E, 3)))
+    h, h_n = recurrence(x, V, W, b, h_0, backend=backend)
+    assert (h.shape, h_n.shape) == ((4, E, B, 3), (E, B, 3))
+    gradients = torch.autograd.grad(h.abs().sum() + h_n.abs().sum(), (x, V, W, b, h_0))
+    assert [g.shape for g in gradients] == [t.shape for t in (x, V, W, b, h_0)]
+    assert not any(bool(g.any()) for g in gradients)

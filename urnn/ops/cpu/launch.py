@@ -90,7 +90,8 @@ def backward(
     tasks = [(*inputs, *settings, *block, d_x, d_W[i], d_V[i], d_b[i], d_h_0) for i, block in enumerate(blocks)]
     with pool.patience("backward", b.dtype):
         pool.run(kernels.backward, tasks)
-    dW, dV, db = (parts.unflatten(0, (E, -1)).sum(1) for parts in (dW, dV, db))
+    parts = len(blocks) // max(E, 1)
+    dW, dV, db = (part.view(E, parts, *part.shape[1:]).sum(1) for part in (dW, dV, db))
     if V is None:
         return dx, None, _complex(dW[..., : 2 * n]), db, dh_0
     dV = _complex(dV[:, 0, :, : 2 * m]) if x.is_complex() else torch.complex(dV[:, 0, :, :m], dV[:, 1, :, :m])

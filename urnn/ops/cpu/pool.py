@@ -23,7 +23,7 @@ def threads() -> int:
 
 def run(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
     """``task(*a)`` for each of ``arguments``, on as many threads; the caller takes the first itself."""
-    if len(arguments) == 1 or threads() == 1:
+    if len(arguments) < 2 or threads() == 1:
         for a in arguments:
             task(*a)
         return
