@@ -36,6 +36,8 @@ THIRD_PARTY = {
     "matplotlib": {"capacity", "experiments"},
     "numpy": {"ops", "parametrizations"},
     "jaxtyping": {"_typing"},
+    "safetensors": {"experiments"},
+    "tensorboard": {"experiments"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

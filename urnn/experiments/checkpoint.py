@@ -38,7 +38,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:  # type: ignore[no-untyped-call]
+        with safe_open(path, framework="pt", device="cpu") as file:
             header = file.metadata()
             complex_names = set(json.loads(header["complex"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

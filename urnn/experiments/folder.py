@@ -16,6 +16,9 @@ from urnn.experiments import checkpoint
 from urnn.experiments.config import Config, resolve
 from urnn.experiments.files import explained, read_json, write_json
 
+_BEFORE = ("environment.json", "output.txt")
+"""What may lie in a folder before its config.json: a run that was killed as it began leaves it."""
+
 
 class RunFolder:
     """``config.json``, ``environment.json``, ``metrics.jsonl``, ``checkpoint/``, ``events*`` and ``result.json``."""
@@ -41,7 +44,7 @@ class RunFolder:
                     f"({name} is {theirs!r} there and {ours!r} here). Choose another --out, or remove the folder."
                 )
             return folder
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(p.name not in _BEFORE for p in path.iterdir())):
             raise ValueError(f"--out: expected a new or empty folder, got {path}, which holds something else")
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / "environment.json", environment())
@@ -61,6 +64,11 @@ class RunFolder:
             return resolve(read_json(self.path / "config.json"))
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{self.path / 'config.json'}: expected the settings of a run, got {error}") from error
+
+    def environment(self) -> dict[str, Any]:
+        """Where it was made."""
+        found: dict[str, Any] = read_json(self.path / "environment.json")
+        return found
 
     def differs_in(self, config: Config) -> list[tuple[str, Any, Any]]:
         """Settings whose value is not that of ``config``: name, value here, value there. ``threads`` may differ."""

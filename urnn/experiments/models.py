@@ -41,7 +41,7 @@ class Unitary(nn.Module):
 class Peer(nn.Module):
     """A recurrent network of PyTorch's and its readout."""
 
-    kind: ClassVar[type[nn.RNNBase]]
+    kind: ClassVar[Callable[..., nn.RNNBase]]
 
     def __init__(self, inputs: int, hidden: int, outputs: int, num_layers: int = 1) -> None:
         super().__init__()
@@ -77,7 +77,8 @@ PEERS: dict[str, type[Peer]] = {"lstm": LSTM, "gru": GRU, "rnn": RNN}
 def family(config: "Config", name: str) -> Callable[..., Parametrization]:
     """A family of unitary matrices with its options of this run."""
     options = {"householder": {"reflections": config.reflections}, "givens": {"layers": config.rotations}}
-    return partial(PARAMETRIZATIONS[name], **options.get(name, {}))
+    make: Callable[..., Parametrization] = PARAMETRIZATIONS[name]
+    return partial(make, **options.get(name, {}))
 
 
 def build(config: "Config", inputs: int, outputs: int) -> nn.Module:

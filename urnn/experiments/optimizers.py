@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 def build(config: "Config", model: nn.Module) -> torch.optim.Optimizer:
     """The optimizer of a run, which clips gradients before each step where the settings say so."""
     groups = _groups(config, model)
-    unitary = {
+    unitary: dict[str, Any] = {
         "unitary_lr": config.unitary_lr,
         "unitary_step": config.unitary_step,
         "polish": config.polish,
         "weight_decay": config.weight_decay,
     }
-    on_graphs = {"capturable": True} if config.device.startswith("cuda") else {}
+    capturable = config.device.startswith("cuda")
     optimizer: torch.optim.Optimizer
     if config.optimizer == "rmsprop":
         optimizer = optim.RMSprop(
@@ -34,13 +34,18 @@ def build(config: "Config", model: nn.Module) -> torch.optim.Optimizer:
             unitary_scaling=config.unitary_scaling,
             unitary_betas=config.unitary_betas if config.unitary_scaling == "scalar" else None,
             initial_square_avg=config.initial_square_avg,
+            capturable=capturable,
             **unitary,
-            **on_graphs,
         )
     elif config.optimizer == "adam":
-        betas = config.unitary_betas or (0.9, 0.99)
         optimizer = optim.Adam(
-            groups, lr=config.lr, betas=config.betas, eps=config.eps, unitary_betas=betas, **unitary, **on_graphs
+            groups,
+            lr=config.lr,
+            betas=config.betas,
+            eps=config.eps,
+            unitary_betas=config.unitary_betas or (0.0, 0.99),
+            capturable=capturable,
+            **unitary,
         )
     else:
         optimizer = optim.SGD(groups, lr=config.lr, momentum=config.momentum, **unitary)

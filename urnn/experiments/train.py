@@ -55,7 +55,7 @@ def eager_step(
     def step(*batch: Tensor) -> Tensor:
         optimizer.zero_grad()
         loss = loss_fn(model, *batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         return loss.detach()
 
@@ -64,11 +64,22 @@ def eager_step(
 
 def prepare(config: Config) -> Config:
     """``config`` with all that is left open decided: the number of threads, and ``hidden`` where it is to match."""
+    _check_device(config.device)
     threads = config.threads or torch.get_num_threads()
-    problem = config.problem
     if config.parameters:
-        config = models.sized(config, *problem.widths())
+        config = models.sized(config, *config.problem.widths())
     return replace(config, threads=threads)
+
+
+def _check_device(name: str) -> None:
+    try:
+        kind = torch.device(name).type
+    except RuntimeError:
+        kind = "unknown"
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"device: expected cpu or cuda, got {name!r}")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device: expected one that is there, got {name!r}, and this PyTorch sees no CUDA device")
 
 
 def train(folder: RunFolder, console: Console) -> dict[str, Any]:

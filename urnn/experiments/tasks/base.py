@@ -5,7 +5,7 @@ and gives a ``Problem``: data on the device, the model, the loss, the measures. 
 classes, one line in ``TASKS``; the training loop knows nothing else.
 
 Note [Batches are functions of the iteration]
-``batch(i)`` depends on the seed and on i alone, so a resumed run needs no position in the data and no generator's state.
+``batch(i)`` depends on the seed and on i alone: a resumed run needs no position in the data and no generator's state.
 """
 
 import hashlib
@@ -87,7 +87,7 @@ class Problem:
         return self._order[place * rows : (place + 1) * rows]
 
     def generator(self, *purpose: object) -> Generator:
-        """Random numbers for one purpose, on the device; those of any two purposes have nothing to do with each other."""
+        """Random numbers for one purpose, on the device; unrelated to those for any other."""
         return generator(self.config.seed, *purpose, device=self.device)
 
 

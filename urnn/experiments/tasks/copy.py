@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from urnn.experiments.config import Config
 
 DATA = ("online", "fixed")
+LONGEST = 10_000_000
+"""Beyond it not even the one-hot inputs of a batch fit into any memory."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Copy(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_int("time_steps", self.time_steps, 1)
+        check_int("time_steps", self.time_steps, 1, LONGEST)
         check_int("symbols", self.symbols, 1)
         check_int("alphabet", self.alphabet, 2)
         check_choice("data", self.data, DATA)

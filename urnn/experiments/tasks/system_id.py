@@ -167,21 +167,24 @@ class SystemIdProblem(Problem):
 
     def _normalized_mse(self, model: nn.Module, name: str) -> list[float]:
         """sum |y - yhat|^2 / sum |y|^2 over the whole set, of each member."""
-        W, errors, powers = model(), 0.0, 0.0
+        W: Tensor = model()
+        errors = torch.zeros(len(W), dtype=torch.float64, device=self.device)
+        powers = errors.new_zeros(len(self.systems))
         for x in self.inputs[name].split(self.config.batch_size, 1):
             x = x.to(self.dtype.to_complex())
             y = self._run(self.W_systems, x)
-            errors = errors + self._errors(W, x, y).double()
-            powers = powers + y.abs().square().sum((0, 2, 3)).double()
-        shape = (len(self.learners), len(self.systems), -1)
-        shares = torch.as_tensor(errors).view(shape) / torch.as_tensor(powers)[:, None]
-        return [float(share) for share in shares.flatten()]
+            errors += self._errors(W, x, y)
+            powers += torch.view_as_real(y).square().sum((0, 2, 3, 4))
+        shares = errors.view(len(self.learners), len(self.systems), -1) / powers[:, None]
+        flat: list[float] = shares.flatten().tolist()
+        return flat
 
     def test(self, model: nn.Module, evaluations: list[dict[str, Any]]) -> dict[str, Any]:
         """For each cell the figures of its initialisations by both rules of selection, best and median of them."""
         final = self._normalized_mse(model, "test")
         history = [*(e["test"] for e in evaluations), final]
-        lowest = [min((row[i] for row in history if math.isfinite(row[i])), default=math.nan) for i in range(len(final))]
+        finite = [[value for value in values if math.isfinite(value)] for values in zip(*history, strict=True)]
+        lowest = [min(values, default=math.nan) for values in finite]
         cells = {}
         for place, (learner, system) in enumerate((le, s) for le in self.learners for s in self.systems):
             members = slice(place * self.task.starts, (place + 1) * self.task.starts)
