@@ -1,5 +1,6 @@
 """The folder of a run: its settings, its metrics, its checkpoints, its result."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
@@ -26,6 +27,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: Any = None
+        self._events: Any = None
 
     @classmethod
     def create(cls, path: Path, config: Config) -> "RunFolder":
@@ -83,7 +85,7 @@ class RunFolder:
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result: the run is done."""
-        self.close()
+        self._flush()
         write_json(self.path / "result.json", result)
 
     def load(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
@@ -91,57 +93,60 @@ class RunFolder:
         checkpoints = checkpoint.found(self.path / "checkpoint")
         loaded = checkpoint.load(checkpoints[-1]) if checkpoints else None
         size = loaded[1]["metrics_size"] if loaded else 0
-        metrics = self.path / "metrics.jsonl"
-        if metrics.exists():
-            os.truncate(metrics, size)
+        if self._metrics.exists():
+            os.truncate(self._metrics, size)
         return loaded
 
     def save(self, iteration: int, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
         """Write a checkpoint, and the metrics before it."""
-        size = 0
-        if self._file is not None:
-            try:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-            except OSError as error:
-                raise explained(error, self.path / "metrics.jsonl") from error
-            size = self._file.tell()
-        elif (self.path / "metrics.jsonl").exists():
-            size = (self.path / "metrics.jsonl").stat().st_size
+        self._flush()
+        size = self._metrics.stat().st_size
         checkpoint.save(self.path / "checkpoint", iteration, tensors, {**meta, "metrics_size": size})
 
+    def start_log(self, iteration: int, tensorboard: bool) -> None:
+        """Open the metrics, and TensorBoard events from this iteration on where tensorboard is installed."""
+        self._file = self._metrics.open("a")
+        if tensorboard and importlib.util.find_spec("tensorboard") is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._events = SummaryWriter(str(self.path), purge_step=iteration)
+
     def log(self, row: dict[str, Any]) -> None:
-        """Append a line to the metrics."""
+        """Append a line to the metrics; events show the best member of an ensemble."""
         try:
-            if self._file is None:
-                self._file = (self.path / "metrics.jsonl").open("a")
             self._file.write(json.dumps(row) + "\n")
         except OSError as error:
-            raise explained(error, self.path / "metrics.jsonl") from error
+            raise explained(error, self._metrics) from error
+        if self._events is not None:
+            for name in row.keys() - {"iteration", "seconds"}:
+                value = min(row[name]) if isinstance(row[name], list) else row[name]
+                self._events.add_scalar(name, value, row["iteration"])
+
+    def end_log(self) -> None:
+        """Close what ``start_log`` opened. No error is raised: what a checkpoint needs was flushed before it."""
+        file, events = self._file, self._events
+        self._file = self._events = None
+        for opened in (file, events):
+            with contextlib.suppress(OSError):
+                if opened is not None:
+                    opened.close()
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines so far."""
         if self._file is not None:
+            self._flush()
+        return [json.loads(line) for line in self._metrics.read_text().splitlines()] if self._metrics.exists() else []
+
+    @property
+    def _metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    def _flush(self) -> None:
+        try:
             self._file.flush()
-        path = self.path / "metrics.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    def close(self) -> None:
-        """Close the metrics."""
-        if self._file is not None:
-            file, self._file = self._file, None
-            try:
-                file.close()
-            except OSError as error:
-                raise explained(error, self.path / "metrics.jsonl") from error
-
-    def events(self, enabled: bool, iteration: int) -> Any:
-        """A writer of TensorBoard events from this iteration on, or None where tensorboard is not installed."""
-        if not enabled or importlib.util.find_spec("tensorboard") is None:
-            return None
-        from torch.utils.tensorboard import SummaryWriter
-
-        return SummaryWriter(str(self.path), purge_step=iteration)
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise explained(error, self._metrics) from error
 
 
 def environment() -> dict[str, Any]:

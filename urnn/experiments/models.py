@@ -91,7 +91,8 @@ def build(config: "Config", inputs: int, outputs: int) -> nn.Module:
 
 def sized(config: "Config", inputs: int, outputs: int) -> "Config":
     """``config`` with ``hidden`` chosen so that the model has about ``config.parameters`` parameters."""
-    hidden = matching_size(partial(_model, config, inputs, outputs), config.parameters)
+    smallest = config.reflections if config.model == "householder" else 1
+    hidden = matching_size(partial(_model, config, inputs, outputs), config.parameters, smallest)
     return replace(config, hidden=hidden)
 
 
@@ -150,9 +151,9 @@ def _count(p: Tensor) -> int:
     return p.numel() * (2 if p.is_complex() and not is_unitary(p) else 1)
 
 
-def matching_size(make: Callable[[int], nn.Module], parameters: int) -> int:
+def matching_size(make: Callable[[int], nn.Module], parameters: int, smallest: int = 1) -> int:
     """The hidden size at which ``make(size)`` comes nearest to so many parameters; counts must grow with the size."""
-    low, high = 1, 2
+    low, high = smallest, 2 * smallest
     while count_parameters(make(high)) < parameters:
         low, high = high, 2 * high
     while high - low > 1:

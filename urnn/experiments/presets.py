@@ -35,12 +35,14 @@ RECIPES: dict[str, dict[str, Settings]] = {
     "sysid": {
         "best": {
             "optimizer": "adam",
-            "lr": 1e-2,
+            "lr": 1e-1,
             "unitary_lr": 3e-2,
             "batch_size": 50,
-            "max_iterations": 2000,
-            "eval_every": 100,
+            "max_iterations": 4000,
+            "growth": 0.8,
+            "eval_every": 200,
             "log_every": 20,
+            "checkpoint_every": 400,
         },
         "paper": {  # no curriculum; 100 epochs of 400 iterations
             **PAPER["copy"],

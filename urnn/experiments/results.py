@@ -158,11 +158,17 @@ def _copy_line(preset: str, recipe: str, rows: Rows) -> list[str]:
         str(results[0]["parameters"]),
         PAPER_FIGURE1.get((preset.partition("/")[2], config["time_steps"]), "-"),
         f"{len(solved)} of {len(results)}",
-        f"{median} ({_listed(solved)})" if solved else f"none within {max(r['iterations'] for r in results)}",
+        _iterations(median, solved, max(r["iterations"] for r in results)),
         f"{max(worst):.0%}" if worst else "-",
         f"{statistics.median(r['test_recall'] for r in results):.1%}",
         f"{1000 * statistics.median(r['seconds_per_iteration'] for r in results):.1f}",
     ]
+
+
+def _iterations(median: float, solved: list[int], limit: int) -> str:
+    if not solved:
+        return f"none within {limit}"
+    return f"{median if median in solved else 'none for the median'} ({_listed(solved)})"
 
 
 SECTIONS: list[tuple[str, str, Callable[[str, dict[str, Rows]], list[str]]]] = [

@@ -86,6 +86,13 @@ def train(folder: RunFolder, console: Console) -> dict[str, Any]:
     """Run, or go on with, what the folder holds; returns its result."""
     if (done := folder.result()) is not None:
         return done
+    try:
+        return _train(folder, console)
+    finally:
+        folder.end_log()
+
+
+def _train(folder: RunFolder, console: Console) -> dict[str, Any]:
     config = folder.config()
     torch.set_num_threads(config.threads or torch.get_num_threads())
     torch.manual_seed(config.seed)
@@ -96,7 +103,7 @@ def train(folder: RunFolder, console: Console) -> dict[str, Any]:
     if (loaded := folder.load()) is not None:
         now, best = restore(loaded, model, optimizer)
     step = eager_step(model, optimizer, problem.loss)
-    events = folder.events(config.tensorboard, now.iteration)
+    folder.start_log(now.iteration, config.tensorboard)
 
     with Reporter(console, folder.path.name, now.iteration, config.max_iterations, problem.baseline) as reporter:
         while now.iteration < config.max_iterations and now.stopped is None:
@@ -114,19 +121,12 @@ def train(folder: RunFolder, console: Console) -> dict[str, Any]:
             mean = sum(values) / len(values)
             folder.log({"iteration": now.iteration, "loss": mean, "seconds": round(now.seconds, 3)})
             reporter.update(now.iteration, mean)
-            if events is not None:
-                events.add_scalar("loss", mean, now.iteration)
             if config.eval_every and (now.iteration % config.eval_every == 0):
                 found = _evaluate(problem, model, now, best, config)
                 folder.log({"iteration": now.iteration, **found})
-                if events is not None:
-                    for name, figures in found.items():
-                        events.add_scalar(name, min(figures), now.iteration)
             if now.iteration % config.checkpoint_every == 0:
                 folder.save(now.iteration, *state(model, optimizer, best, now))
 
-    if events is not None:
-        events.close()
     result = _result(problem, model, now, best, folder)
     folder.finish(result)
     return result
