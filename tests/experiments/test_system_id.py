@@ -30,9 +30,6 @@ def test_the_data_are_the_papers(tiny):
     assert (problem.bias >= -0.11).all()
     assert (problem.bias <= -0.09).all()
     assert not torch.equal(problem.inputs["validation"], problem.inputs["test"])
-    assert config.problem == SystemId(
-        time_steps=6, starts=2, train_sequences=4000, validation_sequences=5, test_sequences=5
-    )
     paper = SystemId()
     assert (paper.time_steps, paper.starts) == (150, 6)
     assert (paper.train_sequences, paper.validation_sequences, paper.test_sequences) == (20_000, 1000, 1000)
