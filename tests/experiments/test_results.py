@@ -83,6 +83,11 @@ def test_files_and_figures_are_written(rows, tmp_path):
         assert f"images/{grid}-best.png" in page.read_text()
 
 
+def test_a_grid_of_which_nothing_is_done_has_no_section(tmp_path):
+    results.write_results("table1", "best", [], tmp_path)
+    assert "Table 1" not in results.write_page(tmp_path, tmp_path / "docs").read_text()
+
+
 def test_what_is_written_comes_back(run, tmp_path):
     folder, _ = run("sysid", model="full,restricted")
     cell = Cell("sysid-N4", folder.config(), folder.path)

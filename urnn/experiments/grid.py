@@ -142,8 +142,8 @@ def _start(cell: Cell) -> subprocess.Popen[bytes]:
 
 
 def _reason(path: Path, code: int) -> str:
-    """The last line that a worker printed, or the signal that ended it."""
-    lines = (path / OUTPUT).read_text(errors="replace").strip().splitlines()
+    """The last words that a worker printed, or the signal that ended it."""
+    lines = [text for text in (path / OUTPUT).read_text(errors="replace").splitlines() if any(map(str.isalnum, text))]
     if code < 0:
         return f"ended by signal {-code}; the same command goes on from its last checkpoint"
     return f"{lines[-1] if lines else 'nothing printed'} (exit status {code}, all of it in {path / OUTPUT})"

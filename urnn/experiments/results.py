@@ -39,7 +39,7 @@ def write_page(results: Path, docs: Path) -> Path:
     (docs / "images").mkdir(parents=True, exist_ok=True)
     found = load(results)
     for (grid, recipe), runs in found.items():
-        if grid in PICTURES:
+        if runs:
             PICTURES[grid](runs, docs / "images" / f"{grid}-{recipe}.png")
     path = docs / "results.md"
     write_atomic(path, page(found).encode())
