@@ -117,8 +117,8 @@ PRESETS: dict[str, Settings] = {
     "sysid-N7": {**_TABLE1, "hidden": 7},
     "sysid-N8": {**_TABLE1, "hidden": 8},
     "sysid-N16": {**_TABLE1, "hidden": 16},
-    "sysid-N64": {**_TABLE1, "hidden": 64},
-    "sysid-N128": {**_TABLE1, "hidden": 128},
+    "sysid-N64": {**_TABLE1, "hidden": 64, "best": {"max_iterations": 2000}},
+    "sysid-N128": {**_TABLE1, "hidden": 128, "model": "full", "best": {"max_iterations": 2000}},
 }
 
 _FAMILIES = ("full-128", "restricted-470", "lstm-68", "householder", "givens", "exponential", "cayley", "rnn")
