@@ -102,7 +102,7 @@ def train(
 
 @app.command()
 def reproduce(
-    target: Annotated[str, typer.Argument(help="table1, table1-large, figure1, figure1-long, or all.")],
+    target: Annotated[str, typer.Argument(help="table1, table1-large, capacity, figure1, figure1-long, all.")],
     recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
     jobs: Annotated[int, typer.Option(help="Runs at a time; they share the CPU cores.")] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",

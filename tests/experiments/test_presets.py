@@ -11,7 +11,7 @@ from urnn.experiments.train import eager_step, prepare
 SHORT = {
     "copy": {"time_steps": 2, "batch_size": 2, "train_sequences": 4, "hidden": 8, "parameters": 0},
     "sysid": {"time_steps": 3, "starts": 1, "train_sequences": 60, "validation_sequences": 2, "test_sequences": 2}
-    | {"hidden": 4},
+    | {"hidden": 4, "reflections": 2},
 }
 
 

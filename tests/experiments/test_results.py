@@ -31,6 +31,7 @@ def rows(run, tiny):
     for grid, preset, task, own in (
         ("figure1", "copy-T1000/full-128", "copy", {}),
         ("table1", "sysid-N4", "sysid", {"model": "full,restricted"}),
+        ("capacity", "capacity-N8/givens-2", "sysid", {"model": "givens", "rotations": 2, "systems": "haar"}),
     ):
         folder, _ = run(task, name=grid, **own)
         found[grid, "best"] = gather([Cell(preset, folder.config(), folder.path)])
@@ -43,6 +44,9 @@ def test_a_page_shows_the_figures_of_its_runs(rows):
     for spread in row["result"]["normalized_mse"].values():
         for name in ("best", "median", "worst"):
             assert f"{spread['best validation'][name]:.1e}" in page
+    (row,) = rows["capacity", "best"]
+    assert row["result"]["rank"] == {"givens": 7}  # 2 layers of a pair each, with angle and phase, and 3 phases
+    assert "| givens-2 | `best` | 7 | 78% |" in page
     (row,) = rows["figure1", "best"]
     assert f"| none within 12 | - | {row['result']['test_recall']:.1%} |" in page
     assert "results/table1-best.json" in page
@@ -78,7 +82,7 @@ def test_files_and_figures_are_written(rows, tmp_path):
         (tmp_path / f"{grid}-{recipe}.json").write_text(text)
     page = results.write_page(tmp_path, tmp_path / "docs")
     assert page.read_text() == results.page(rows)
-    for grid in ("figure1", "table1"):
+    for grid in ("figure1", "table1", "capacity"):
         assert (tmp_path / "docs" / "images" / f"{grid}-best.png").read_bytes().startswith(b"\x89PNG")
         assert f"images/{grid}-best.png" in page.read_text()
 

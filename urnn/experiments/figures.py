@@ -52,6 +52,30 @@ def starts(runs: list[dict[str, Any]], path: Path) -> None:
     _save(figure, path)
 
 
+def capacity(runs: list[dict[str, Any]], path: Path) -> None:
+    """Error against a random unitary system over the rank of the family, one panel for each size."""
+    sizes = sorted({row["config"]["hidden"] for row in runs})
+    figure = _figure(4.2 * len(sizes), 3.6)
+    for axes, n in zip(figure.subplots(1, len(sizes), squeeze=False, sharey=True)[0], sizes, strict=True):
+        for model, color, style in zip(("householder", "givens", "restricted", "full"), COLORS, "os^D", strict=False):
+            rows = [row for row in runs if row["config"]["hidden"] == n and row["config"]["model"] == model]
+            points = sorted((row["result"]["rank"][model] / n**2, *_best_and_worst(row, model)) for row in rows)
+            if points:
+                rank, best, worst = zip(*points, strict=True)
+                axes.plot(rank, best, f"{style}-", color=color, markersize=4, linewidth=1, label=model)
+                axes.fill_between(rank, best, worst, color=color, alpha=0.15, linewidth=0)
+        axes.set(xlabel="rank / N²", yscale="log", title=f"N = {n}")
+        _finish(axes)
+    figure.axes[0].set_ylabel("normalized MSE: best and worst start")
+    figure.axes[0].legend(frameon=False)
+    _save(figure, path)
+
+
+def _best_and_worst(row: dict[str, Any], model: str) -> tuple[float, float]:
+    spread = row["result"]["normalized_mse"][f"haar/{model}"]["best validation"]
+    return spread["best"], spread["worst"]
+
+
 def _figure(width: float, height: float) -> Any:
     from matplotlib.figure import Figure
 

@@ -74,7 +74,7 @@ OF_MODEL: dict[str, dict[str, dict[str, Settings]]] = {
             "givens": {"initial_w": "family"},
         },
     },
-    "sysid": {"best": {}, "paper": {}},
+    "sysid": {"best": {"householder": {"lr": 3e-2}}, "paper": {}},
 }
 
 _T1000: Settings = {
@@ -91,6 +91,9 @@ _T2000: Settings = {
 }
 _LONG: Settings = {"task": "copy", "model": "full", "best": {"max_iterations": 4000, "stop_after_solved": 500}}
 _TABLE1: Settings = {"task": "sysid", "model": "full,restricted"}
+_CAPACITY: Settings = {"task": "sysid", "systems": "haar", "best": {"max_iterations": 2000}}
+_SHARES = {8: (1, 2, 4, 6, 8), 16: (2, 4, 8, 12, 16), 32: (4, 8, 16, 24, 32)}
+"""Reflections and layers of rotations, by size."""
 
 PRESETS: dict[str, Settings] = {
     "copy-T1000/full-128": {**_T1000, "model": "full", "hidden": 128},
@@ -119,6 +122,19 @@ PRESETS: dict[str, Settings] = {
     "sysid-N16": {**_TABLE1, "hidden": 16},
     "sysid-N64": {**_TABLE1, "hidden": 64, "best": {"max_iterations": 2000}},
     "sysid-N128": {**_TABLE1, "hidden": 128, "model": "full", "best": {"max_iterations": 2000}},
+    # The paper's future work: a random unitary system, and families between the restricted and the full one.
+    **{f"capacity-N{n}/full": {**_CAPACITY, "hidden": n, "model": "full"} for n in _SHARES},
+    **{f"capacity-N{n}/restricted": {**_CAPACITY, "hidden": n, "model": "restricted"} for n in _SHARES},
+    **{
+        f"capacity-N{n}/householder-{k}": {**_CAPACITY, "hidden": n, "model": "householder", "reflections": k}
+        for n, shares in _SHARES.items()
+        for k in shares
+    },
+    **{
+        f"capacity-N{n}/givens-{k}": {**_CAPACITY, "hidden": n, "model": "givens", "rotations": k}
+        for n, shares in _SHARES.items()
+        for k in shares
+    },
 }
 
 _FAMILIES = ("full-128", "restricted-470", "lstm-68", "householder", "givens", "exponential", "cayley", "rnn")
@@ -127,6 +143,7 @@ GRIDS: dict[str, dict[str, Any]] = {
     "figure1-long": {"cells": ["copy-T5000/full-128", "copy-T10000/full-128"], "seeds": 5},
     "table1": {"cells": [f"sysid-N{n}" for n in (4, 6, 7, 8, 16)], "seeds": 1},
     "table1-large": {"cells": ["sysid-N64", "sysid-N128"], "seeds": 1},
+    "capacity": {"cells": [name for name in PRESETS if name.startswith("capacity-")], "seeds": 1},
 }
 
 

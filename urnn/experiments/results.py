@@ -165,6 +165,27 @@ def _copy_line(preset: str, recipe: str, rows: Rows) -> list[str]:
     ]
 
 
+def _capacity(grid: str, runs: dict[str, Rows]) -> list[str]:
+    """Rows: families in the order of their rank; a table for each recipe."""
+    parts = [
+        "How well a family learns a random member of U(N), by the share of U(N) that it covers: the rank of its "
+        "Jacobian over N^2. Normalized MSE over six initialisations, weights by validation."
+    ]
+    for recipe, rows in runs.items():
+        lines = []
+        for row in sorted(rows, key=lambda r: (r["config"]["hidden"], *r["result"]["rank"].values())):
+            n, model = row["config"]["hidden"], row["config"]["model"]
+            spread = row["result"]["normalized_mse"][f"haar/{model}"]["best validation"]
+            rank = row["result"]["rank"][model]
+            shown = [_figures(spread, figure) for figure in ("best", "median", "worst")]
+            lines.append(
+                [str(n), row["preset"].partition("/")[2], f"`{recipe}`", str(rank), f"{rank / n**2:.0%}", *shown]
+            )
+        header = ["N", "family", "recipe", "rank", "of N^2", "best", "median", "worst"]
+        parts += [_markdown(header, lines), f"![Error over rank](images/{grid}-{recipe}.png)"]
+    return parts
+
+
 def _iterations(median: float, solved: list[int], limit: int) -> str:
     if not solved:
         return f"none within {limit}"
@@ -174,12 +195,14 @@ def _iterations(median: float, solved: list[int], limit: int) -> str:
 SECTIONS: list[tuple[str, str, Callable[[str, dict[str, Rows]], list[str]]]] = [
     ("table1", "Table 1: system identification", _table1),
     ("table1-large", "Beyond Table 1: larger systems", _table1),
+    ("capacity", "Capacity in practice", _capacity),
     ("figure1", "Figure 1: the copy problem", _figure1),
     ("figure1-long", "Beyond Figure 1: longer delays", _figure1),
 ]
 PICTURES: dict[str, Callable[[Rows, Path], None]] = {
     "table1": figures.starts,
     "table1-large": figures.starts,
+    "capacity": figures.capacity,
     "figure1": figures.curves,
     "figure1-long": figures.curves,
 }

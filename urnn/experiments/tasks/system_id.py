@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from urnn._checks import check_int, check_number
+from urnn.capacity import analyze
 from urnn.experiments import models
 from urnn.experiments.settings import setting, unknown
 from urnn.experiments.tasks.base import Problem, Task
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 SYSTEMS = ("Wu", "Wg", "haar")
 """W of the system: a member of Eq. 3's family, a product of two of them, or any unitary matrix."""
+
+RANKED = 32
+"""The rank of a family is measured up to this size; it costs n^6."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,14 @@ class SystemIdProblem(Problem):
                 "best validation": _spread(final[members]),
                 "lowest test": _spread(lowest[members]),
             }
-        return {"normalized_mse": cells}
+        ranks = {learner: self._rank(learner) for learner in self.learners} if self.n <= RANKED else {}
+        return {"normalized_mse": cells, "rank": ranks}
+
+    def _rank(self, learner: str) -> int:
+        """The dimension of what the learner can represent, measured; U(n) itself needs no measurement."""
+        if PARAMETRIZATIONS[learner].direct:
+            return self.n**2
+        return analyze(models.family(self.config, learner), self.n, points=1, seed=self.config.seed).rank
 
     def keep(self, best: dict[str, Tensor], model: nn.Module, better: list[bool]) -> None:
         per_learner = len(self.systems) * self.task.starts
