@@ -125,8 +125,8 @@ def _judgement(cells: dict[tuple[str, str, int], Any], sizes: list[int]) -> list
         "is over a thousand times worse than the best full one at "
         f"N = {_listed(short)}, of N = {_listed(known)}. That is not capacity alone. Systems from W_u are in the "
         f"restricted family at every N, and its best start finds them ({FOUND:.0e} or less) at N = {_listed(reached)} "
-        f"and not at N = {_listed(lost)}: there it ends in local minima, and its figures on W_g cannot tell those "
-        f"from missing capacity. They can at N = {_listed([n for n in reached if n in short])}."
+        f"but not at N = {_listed(lost)}: there its figures on W_g cannot tell missing capacity from systems that the "
+        f"optimizer does not find. At N = {_listed([n for n in reached if n in short])} they can."
     ]
 
 
