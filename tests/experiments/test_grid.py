@@ -9,6 +9,7 @@ from rich.console import Console
 from urnn.experiments import presets
 from urnn.experiments.folder import RunFolder
 from urnn.experiments.grid import Cell, cells_of, decimated, gather, run_grid
+from urnn.experiments.train import train
 
 
 @pytest.fixture
@@ -17,13 +18,15 @@ def cells(tmp_path, tiny):
 
 
 def test_a_grid_survives_a_failing_cell_and_skips_what_is_done(cells, capsys):
-    """The second cell has settings that no longer can be run; the third is done by hand before."""
+    """The second cell has a damaged checkpoint; the third is done before."""
     console = Console(width=500)
+    train(RunFolder.create(cells[2].path, cells[2].config), Console(quiet=True))
     RunFolder.create(cells[1].path, cells[1].config)
     (cells[1].path / "checkpoint").mkdir()
     (cells[1].path / "checkpoint" / "000000004.safetensors").write_bytes(b"damaged")
     failed = run_grid(cells, jobs=2, console=console)
     output = capsys.readouterr().out
+    assert (output.count("done before: "), output.count("started: ")) == (1, 2)
     assert list(failed) == ["cell-1, seed 1"]
     assert "000000004.safetensors: expected a checkpoint of a run" in failed["cell-1, seed 1"]
     assert "failed: cell-1, seed 1:" in output
