@@ -57,7 +57,26 @@ def _cpu_limits(problem: Problem) -> str | None:
     return None
 
 
+def _gpu_limits(problem: Problem) -> str | None:
+    if problem.device.type != "cuda":
+        return f"it computes on an NVIDIA GPU, and the tensors are on {problem.device}"
+    if torch.version.hip is not None:
+        return "it needs an NVIDIA GPU, and this is a ROCm build of PyTorch"
+    if problem.dtype != torch.complex64:
+        return f"it computes in single precision, and W is {problem.dtype}"
+    if problem.nonlinearity == "modrelu_epsilon":
+        return "nonlinearity='modrelu_epsilon' has no compiled form; modrelu and hard have"
+    if problem.n > 1024:
+        return f"it serves hidden sizes up to 1024, not {problem.n}"
+    if torch.cuda.get_device_capability(problem.device) < (8, 0):
+        return "it needs a GPU of compute capability 8.0 (Ampere) or later"
+    if importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.bindings") is None:
+        return "cuda-bindings is not installed. pip install 'urnn[gpu]' adds it"
+    return None
+
+
 BACKENDS: dict[str, Backend] = {  # tried in this order by backend="auto"
+    "gpu": Backend("urnn.ops.gpu", _gpu_limits),
     "cpu": Backend("urnn.ops.cpu", _cpu_limits),
     "explicit": Backend("urnn.ops.explicit", lambda _: None),
 }
