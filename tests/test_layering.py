@@ -30,6 +30,7 @@ ROOMS = {
 THIRD_PARTY = {
     "numba": {"ops"},
     "llvmlite": {"ops"},
+    "cuda": {"ops"},
     "triton": {"ops"},
     "typer": {"cli"},
     "rich": {"bench", "capacity", "cli", "experiments"},

@@ -6,8 +6,10 @@ folder) here and one line in ``BACKENDS``; the contract tests then run it.
 
 import importlib
 import importlib.util
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
@@ -37,10 +39,14 @@ class Kernels(Protocol):
 
 @dataclass(frozen=True)
 class Backend:
-    """``why_not(problem)`` is None or the reason why the backend cannot serve; ``module`` is imported on first use."""
+    """``why_not(problem)`` is None or the reason why the backend cannot serve; ``module`` is imported on first use.
+
+    ``device`` names the devices for which users count on it: where it cannot serve these, ``auto`` says so once.
+    """
 
     module: str
     why_not: Callable[[Problem], str | None]
+    device: str | None = None
 
     def load(self) -> Kernels:
         """Import the kernels. An error in there is never swallowed."""
@@ -76,7 +82,7 @@ def _gpu_limits(problem: Problem) -> str | None:
 
 
 BACKENDS: dict[str, Backend] = {  # tried in this order by backend="auto"
-    "gpu": Backend("urnn.ops.gpu", _gpu_limits),
+    "gpu": Backend("urnn.ops.gpu", _gpu_limits, "cuda"),
     "cpu": Backend("urnn.ops.cpu", _cpu_limits),
     "explicit": Backend("urnn.ops.explicit", lambda _: None),
 }
@@ -95,4 +101,14 @@ def choose(backend: str, problem: Problem) -> Kernels:
         if reason := BACKENDS[backend].why_not(problem):
             raise ValueError(f"backend: {backend!r} cannot serve here: {reason}. backend='auto' takes one that can.")
         return BACKENDS[backend].load()
-    return next(b for b in BACKENDS.values() if b.why_not(problem) is None).load()
+    for name, row in BACKENDS.items():
+        if (reason := row.why_not(problem)) is None:
+            return row.load()
+        if row.device == problem.device.type:
+            _warn_once(f"backend: 'auto' passes over {name!r}, which is fast: {reason}")
+    raise AssertionError("unreachable: 'explicit' can always serve")
+
+
+@cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, stacklevel=2)

@@ -25,15 +25,18 @@ Macros = tuple[tuple[str, int], ...]
 
 
 class Launch(NamedTuple):
-    """Size of a launch; ``together`` asks that all blocks be resident at once."""
+    """Size of a launch. ``together``: all blocks resident at once; ``cluster``: so many of them neighbours."""
 
     blocks: int
     threads: int
     shared_bytes: int = 0
     together: bool = False
+    cluster: int = 1
 
 
-def launch(source: str, name: str, macros: dict[str, int], size: Launch, arguments: Sequence[Tensor | int | None]) -> None:
+def launch(
+    source: str, name: str, macros: dict[str, int], size: Launch, arguments: Sequence[Tensor | int | None]
+) -> None:
     """Run kernel ``name`` of ``source`` on the current stream. Tensors go as addresses (None: null), ints as int."""
     device = torch.cuda.current_device()
     with _lock:
@@ -45,10 +48,15 @@ def launch(source: str, name: str, macros: dict[str, int], size: Launch, argumen
     config.blockDimX, config.blockDimY, config.blockDimZ = size.threads, 1, 1
     config.sharedMemBytes = size.shared_bytes
     config.hStream = torch.cuda.current_stream().cuda_stream
+    attribute = driver.CUlaunchAttribute()
     if size.together:
-        attribute = driver.CUlaunchAttribute()
         attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
         attribute.value.cooperative = 1
+    elif size.cluster > 1:
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        attribute.value.clusterDim.x = size.cluster
+        attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1
+    if size.together or size.cluster > 1:
         config.attrs, config.numAttrs = [attribute], 1
     _check(driver.cuLaunchKernelEx(config, function, (values, types), 0))
 

@@ -11,9 +11,8 @@ from urnn.ops.layout import final_state, product, project, project_backward, rec
 
 ROW_LIMIT = 128
 """Largest hidden size of ``row.cu``: W has to fit the registers of one multiprocessor."""
-SPLIT_LIMIT = 1024
-PACK = 8
-WARPS = 8
+PACK, WARPS = 8, 8  # as in split.cu
+THREADS = 32 * WARPS
 
 
 def forward(
@@ -36,7 +35,8 @@ def forward(
     hard = {"N": n, "HARD": int(nonlinearity == "hard")}
     with torch.cuda.device(h.device):
         if _by_rows(h):
-            launch("row.cu", "row_forward", {**hard, **_row(n)}, _row_launch(h), (u, W, b, h_0, lengths, h, T, E, B, reverse))
+            macros, size = _row(h)
+            launch("row.cu", "row_forward", {**hard, **macros}, size, (u, W, b, h_0, lengths, h, T, E, B, reverse))
             return h
         _empty(h)
         for part in _split(h):
@@ -105,22 +105,23 @@ def _backward(
         macros = {**hard, "M": 0 if V is None else V.shape[-1], "REAL_INPUTS": int(not x.is_complex())}
         blocks = min(4 * _multiprocessors(h), -(-T * E * B // WARPS))
         inputs = (h, x.contiguous(), None if V is None else V.contiguous(), W, b, h_0, lengths, dz, T, E, B, reverse)
-        launch("moduli.cu", "moduli", macros, Launch(blocks, 32 * WARPS), inputs)
+        launch("moduli.cu", "moduli", macros, Launch(blocks, THREADS), inputs)
     if by_rows:
         arguments = (grad_h, grad_h_n, h, W, b, lengths, dz, db, T, E, B, reverse)
-        launch("row.cu", "row_backward", {**hard, **_row(n)}, _row_launch(h), arguments)
+        macros, size = _row(h)
+        launch("row.cu", "row_backward", {**hard, **macros}, size, arguments)
         return
     for part in _split(h):
         e = part.members
         own = None if lengths is None else lengths[e]
         grads = None if grad_h is None else grad_h[:, e], None if grad_h_n is None else grad_h_n[e]
         sizes = (T, B, E, part.groups, part.packs, reverse)
-        arguments = (*grads, h[:, e], W[e], b[e], own, dz[:, e], db[e], *sizes)
-        launch("split.cu", "split_backward", {**hard, **part.macros}, part.launch, arguments)
+        tensors = (*grads, h[:, e], W[e], b[e], own, dz[:, e], db[e])
+        launch("split.cu", "split_backward", {**hard, **part.macros}, part.launch, (*tensors, *sizes))
 
 
-class _Part(NamedTuple):
-    """One launch of ``split.cu``: for these members, ``groups`` groups each, of ``packs`` packs of rows."""
+class Part(NamedTuple):
+    """One launch of ``split.cu``: for these members, ``groups`` groups of blocks each, of ``packs`` packs of rows."""
 
     members: slice
     groups: int
@@ -129,50 +130,55 @@ class _Part(NamedTuple):
     launch: Launch
 
 
-def _split(h: Tensor) -> list[_Part]:
-    """Cut the members and their rows into launches whose blocks are all resident."""
-    _, E, B, n = h.shape
-    available = _multiprocessors(h)
+def split_plan(n: int, E: int, B: int, multiprocessors: int, tf32: bool) -> list[Part]:
+    """Cut the members and their rows into launches whose blocks are all resident, one on a multiprocessor."""
     depth = -(-n // (8 * WARPS))
     packs = -(-B // PACK)
-    tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
-    fits = [tiles for tiles in (1, 2, 4) if tiles * depth <= 32 and -(-n // (8 * tiles)) <= available]
+    fits = [tiles for tiles in (1, 2, 4) if tiles * depth <= 32 and -(-n // (8 * tiles)) <= multiprocessors]
+    if not fits:
+        raise RuntimeError(f"hidden size {n} needs more than the {multiprocessors} multiprocessors of this GPU")
     # the least part of W for each block that still gives every pack a group of its own; else the largest
-    tiles = next((t for t in fits if E * packs * -(-n // (8 * t)) <= available), fits[-1])
+    tiles = next((t for t in fits if E * packs * -(-n // (8 * t)) <= multiprocessors), fits[-1])
     group = -(-n // (8 * tiles))
-    slots = available // group
-    members = min(E, slots)
-    each = -(-packs // (slots // members))
+    members = min(E, multiprocessors // group)
+    each = -(-packs // (multiprocessors // group // members))
     groups = -(-packs // each)
-    shared = 2 * WARPS * PACK * (8 * tiles + 2) * 8 + 16 * 32 * WARPS * depth * (1 if tf32 else 1 + tiles)
+    shared = 2 * WARPS * PACK * (8 * tiles + 2) * 8 + THREADS * (20 + 16 * depth * (1 if tf32 else 1 + tiles))
     macros = {"TILES": tiles, "TF32": int(tf32)}
-    starts = range(0, E, members)
+    parts = [slice(e, min(e + members, E)) for e in range(0, E, members)]
     return [
-        _Part(
-            slice(e, min(e + members, E)),
-            groups,
-            each,
-            macros,
-            Launch((min(e + members, E) - e) * groups * group, 32 * WARPS, shared, together=True),
-        )
-        for e in starts
+        Part(e, groups, each, macros, Launch((e.stop - e.start) * groups * group, THREADS, shared, together=True))
+        for e in parts
     ]
+
+
+def row_plan(
+    n: int, E: int, B: int, multiprocessors: int, capability: tuple[int, int]
+) -> tuple[dict[str, int], Launch]:
+    """Macros and launch of ``row.cu``. Where multiprocessors are left over, several share a row (from Hopper on)."""
+    rows, lanes, cluster = 2, 4, 1
+    if n > 64 and capability >= (9, 0):
+        if multiprocessors >= 4 * E * B:
+            rows, lanes, cluster = 2, 8, 4
+        elif multiprocessors >= 2 * E * B:
+            rows, lanes, cluster = 4, 8, 2
+    threads = -(-(-(-n // (cluster * rows)) * lanes) // 32) * 32
+    return {"ROWS": rows, "LANES": lanes, "CLUSTER": cluster}, Launch(E * B * cluster, threads, cluster=cluster)
+
+
+def _split(h: Tensor) -> list[Part]:
+    _, E, B, n = h.shape
+    tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    return split_plan(n, E, B, _multiprocessors(h), tf32)
+
+
+def _row(h: Tensor) -> tuple[dict[str, int], Launch]:
+    _, E, B, n = h.shape
+    return row_plan(n, E, B, _multiprocessors(h), torch.cuda.get_device_capability(h.device))
 
 
 def _by_rows(h: Tensor) -> bool:
     return h.shape[-1] <= ROW_LIMIT
-
-
-def _row(n: int, parts: int = 2, rows: int = 2, lanes: int = 4) -> dict[str, int]:
-    return {"PARTS": parts, "ROWS": rows, "LANES": lanes}
-
-
-def _row_launch(h: Tensor) -> Launch:
-    n = h.shape[3]
-    shape = _row(n)
-    parts, rows, lanes = shape["PARTS"], shape["ROWS"], shape["LANES"]
-    pairs = -(-n // (parts * rows))
-    return Launch(h.shape[1] * h.shape[2], 32 * -(-pairs * lanes // 32) * parts)
 
 
 def _empty(sequence: Tensor) -> None:

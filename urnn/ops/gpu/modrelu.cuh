@@ -45,16 +45,16 @@ __device__ __forceinline__ float polar(float2 z, float2& e) {
 
 // Written so that NaN, which is on no side of a comparison, goes through.
 __device__ __forceinline__ float2 sigma(float2 z, float b) {
-  const float s = fmaf(z.x, z.x, z.y * z.y);
-  if (is_plain(s)) {
-    const float y = inverse_root(s), factor = HARD ? 0.0f : b * y;
-    const bool active = !(fmaf(s, y, b) <= 0.0f);
-    return active ? make_float2(fmaf(factor, z.x, z.x), fmaf(factor, z.y, z.y)) : make_float2(0.0f, 0.0f);
+  const float s = fmaf(z.x, z.x, z.y * z.y), y = inverse_root(s);
+  const float factor = fmaf(s, y, b) <= 0.0f ? -1.0f : (HARD ? 0.0f : b * y);  // z - z = 0
+  float2 out = make_float2(fmaf(factor, z.x, z.x), fmaf(factor, z.y, z.y));
+  if (!is_plain(s)) {
+    float2 e;
+    const float r = polar(z, e);
+    out = HARD ? z : make_float2(fmaf(b, e.x, z.x), fmaf(b, e.y, z.y));
+    if (r + b <= 0.0f || r == 0.0f) out = make_float2(0.0f, 0.0f);
   }
-  float2 e;
-  const float r = polar(z, e);
-  if (r + b <= 0.0f || r == 0.0f) return make_float2(0.0f, 0.0f);
-  return HARD ? z : make_float2(fmaf(b, e.x, z.x), fmaf(b, e.y, z.y));
+  return out;
 }
 
 // What the gradient needs of one unit before the gradient itself is there.
@@ -81,9 +81,10 @@ __device__ __forceinline__ Slope slope(float2 h, float b, float recomputed) {
 
 // Gradient with respect to z; adds the one with respect to b to db.
 __device__ __forceinline__ float2 pull_back(float2 g, const Slope& s, float& db) {
-  if (!s.active) return make_float2(0.0f, 0.0f);
-  if (HARD) return g;
-  db += fmaf(g.x, s.e.x, g.y * s.e.y);
-  const float across = s.ratio * fmaf(g.y, s.e.x, -g.x * s.e.y);
-  return make_float2(fmaf(-across, s.e.y, g.x), fmaf(across, s.e.x, g.y));
+  if (!HARD) {
+    const float along = fmaf(g.x, s.e.x, g.y * s.e.y), across = s.ratio * fmaf(g.y, s.e.x, -g.x * s.e.y);
+    db += s.active ? along : 0.0f;
+    g = make_float2(fmaf(-across, s.e.y, g.x), fmaf(across, s.e.x, g.y));
+  }
+  return s.active ? g : make_float2(0.0f, 0.0f);
 }

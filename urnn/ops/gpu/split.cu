@@ -32,12 +32,13 @@ constexpr int UNITS = 8 * TILES, GROUP = (N + UNITS - 1) / UNITS;
 constexpr int DEPTH = (N + 8 * WARPS - 1) / (8 * WARPS);  // mma steps of a warp, of 8 complex columns
 constexpr int ROW_PITCH = UNITS + 2;                      // free of bank conflicts
 constexpr unsigned EMPTY = 0xffffffffu;
-constexpr int LAG = (DEPTH + 1) / 2;
 constexpr int PATIENCE = 1 << 24;  // reads of a mailbox before the kernel gives up
 
 // The block's shared memory: this, then Incoming::place, then Matrix::low.
 struct Sums {
   float2 part[2][WARPS][PACK][ROW_PITCH];
+  float2 inputs[2][THREADS];  // what each thread needs at its desk, copied one pack ahead
+  float moduli[THREADS];
 };
 
 __device__ __forceinline__ float rounded(float x) {  // to 11 bits
@@ -45,7 +46,7 @@ __device__ __forceinline__ float rounded(float x) {  // to 11 bits
 }
 
 __device__ __forceinline__ void multiply(float (&d)[4], const float (&a)[4], float b0, float b1, const float (&c)[4]) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, "
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, "
       "%13};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
       : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
@@ -66,6 +67,13 @@ __device__ __forceinline__ void send(float2* address, float2 v) {
   if (im == EMPTY) im = 0x7fc00000u;
   const unsigned long long word = (unsigned long long)im << 32 | __float_as_uint(v.x);
   asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(address), "l"(word) : "memory");
+}
+
+template <typename Number>
+__device__ __forceinline__ void copy_ahead(Number& place, const Number* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((unsigned)__cvta_generic_to_shared(&place)), "l"(from),
+               "n"(sizeof(Number))
+               : "memory");
 }
 
 // One thread's part of a pack of states: DEPTH pairs of complex numbers, which it copies to its own places in shared
@@ -96,18 +104,22 @@ struct Incoming {
   // Until all of what was asked for has come from `row`; is_mail: whether it may still be on its way to there.
   __device__ __forceinline__ void wait(const float2* row, bool is_mail) {
     for (int patience = PATIENCE;;) {
-      bool complete = true;
       asm volatile("cp.async.wait_all;" ::: "memory");
+      if (N % 2 != 0) {
+#pragma unroll
+        for (int j = 0; j < DEPTH; ++j)
+          if (has(j)) place[j * THREADS] = read_pair(row + column(j), column(j) + 1 < N);
+      }
+      unsigned missing = 0;
 #pragma unroll
       for (int j = 0; j < DEPTH; ++j) {
-        if (N % 2 != 0 && has(j)) place[j * THREADS] = read_pair(row + column(j), column(j) + 1 < N);
         const float4 v = take(j);
-        if (is_mail && (__float_as_uint(v.y) == EMPTY || __float_as_uint(v.w) == EMPTY)) {
-          complete = false;
-          ask(row, j);
-        }
+        missing |= (__float_as_uint(v.y) == EMPTY || __float_as_uint(v.w) == EMPTY ? 1u : 0u) << j;
       }
-      if (complete) return;
+      if (!missing || !is_mail) return;
+#pragma unroll
+      for (int j = 0; j < DEPTH; ++j)
+        if (missing >> j & 1) ask(row, j);
       if (--patience < 0) __trap();
     }
   }
@@ -139,8 +151,7 @@ struct Matrix {
       }
   }
 
-  // The warp's part of the product with a pack, into `part`. On the way it asks for the next pack, `LAG` steps after the
-  // place is free: earlier the others would not have sent it.
+  // The warp's part of the product with a pack, into `part`. Then asks for the pack after it, in row `next` (null: none).
   __device__ __forceinline__ void apply(Incoming& in, const float2* next, float2 (&part)[PACK][ROW_PITCH]) const {
     const float zero[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     float re[TILES][4] = {}, im[TILES][4] = {};  // products with the real and with the imaginary parts of the states
@@ -149,7 +160,6 @@ struct Matrix {
       const float4 v = in.take(j);
       const float b[4] = {rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w)};
       const float rest[4] = {v.x - b[0], v.y - b[1], v.z - b[2], v.w - b[3]};
-      if (next && j >= LAG) in.ask(next, j - LAG);
       if (TF32) {
 #pragma unroll
         for (int m = 0; m < TILES; ++m) {
@@ -159,35 +169,39 @@ struct Matrix {
         continue;
       }
       const float raise = (threadIdx.x / 32 * DEPTH + j) * 5 % 14 < 5 ? 1.0f + 0x1p-23f : 1.0f;
-      float p[TILES][4], q[TILES][4];
+      constexpr int SIDE = TILES < 2 ? TILES : 2;  // tiles side by side: four products in flight hide the latency of one
 #pragma unroll
-      for (int m = 0; m < TILES; ++m) {
-        const float4 l = low[(j * TILES + m) * THREADS];
-        const float a[4] = {l.x, l.y, l.z, l.w};
-        multiply(p[m], a, b[0], b[2], zero);
-        multiply(q[m], a, b[1], b[3], zero);
-      }
+      for (int side = 0; side < TILES; side += SIDE) {
+        float p[SIDE][4], q[SIDE][4];
 #pragma unroll
-      for (int m = 0; m < TILES; ++m) {
-        multiply(p[m], high[j][m], rest[0], rest[2], p[m]);
-        multiply(q[m], high[j][m], rest[1], rest[3], q[m]);
-      }
-#pragma unroll
-      for (int m = 0; m < TILES; ++m) {
-        multiply(p[m], high[j][m], b[0], b[2], p[m]);
-        multiply(q[m], high[j][m], b[1], b[3], q[m]);
-      }
-#pragma unroll
-      for (int m = 0; m < TILES; ++m)
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-          re[m][n] = fmaf(p[m][n], raise, re[m][n]);
-          im[m][n] = fmaf(q[m][n], raise, im[m][n]);
+        for (int m = 0; m < SIDE; ++m) {
+          const float4 l = low[(j * TILES + side + m) * THREADS];
+          const float a[4] = {l.x, l.y, l.z, l.w};
+          multiply(p[m], a, b[0], b[2], zero);
+          multiply(q[m], a, b[1], b[3], zero);
         }
+#pragma unroll
+        for (int m = 0; m < SIDE; ++m) {
+          multiply(p[m], high[j][side + m], rest[0], rest[2], p[m]);
+          multiply(q[m], high[j][side + m], rest[1], rest[3], q[m]);
+        }
+#pragma unroll
+        for (int m = 0; m < SIDE; ++m) {
+          multiply(p[m], high[j][side + m], b[0], b[2], p[m]);
+          multiply(q[m], high[j][side + m], b[1], b[3], q[m]);
+        }
+#pragma unroll
+        for (int m = 0; m < SIDE; ++m)
+#pragma unroll
+          for (int n = 0; n < 4; ++n) {
+            re[side + m][n] = fmaf(p[m][n], raise, re[side + m][n]);
+            im[side + m][n] = fmaf(q[m][n], raise, im[side + m][n]);
+          }
+      }
     }
     if (next) {
 #pragma unroll
-      for (int j = DEPTH - LAG; j < DEPTH; ++j) in.ask(next, j);
+      for (int j = 0; j < DEPTH; ++j) in.ask(next, j);
     }
     const int row = 2 * (threadIdx.x % 4), unit = threadIdx.x % 32 / 4;
 #pragma unroll
@@ -268,8 +282,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const float2* source = previous(0, 0, is_mail);
 #pragma unroll
   for (int j = 0; j < DEPTH; ++j) in.ask(source, j);
+  float2& input_now = sums.inputs[0][threadIdx.x];
   const float2* address = input(0, 0);
-  float2 next = address ? *address : make_float2(0.0f, 0.0f);
+  if (address) copy_ahead(input_now, address);
   int s = 0, pack = 0;
   for (int phase = 0; phase < phases; ++phase) {
     const int buffer = phase & 1;
@@ -279,18 +294,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     source = phase + 1 < phases ? previous(s_next, pack_next, is_mail) : nullptr;
     matrix.apply(in, source, sums.part[buffer][threadIdx.x / 32]);
     __syncthreads();
-    const float2 now = next;
-    const bool writes = address != nullptr;
-    if (writes) {
+    if (address) {
       const int row = (rows.first + pack) * PACK + desk.slot;
-      float2 h_t = sigma(add(desk.total(sums, buffer), now), bias);
+      float2 h_t = sigma(add(desk.total(sums, buffer), input_now), bias);
       if (lengths && time_of(s) >= (int)lengths[base + row]) h_t = make_float2(0.0f, 0.0f);
       send(h + time_of(s) * step + (base + row) * N + desk.unit, h_t);
     }
     if (phase + 1 < phases) {
       address = input(s_next, pack_next);
       if (address) {
-        next = *address;
+        copy_ahead(input_now, address);
         if (s_next + 4 < T) asm volatile("prefetch.global.L2 [%0];" ::"l"(address + (reverse ? -4ll : 4ll) * step));
       }
     }
@@ -335,13 +348,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   Incoming in(reinterpret_cast<float4*>(memory + sizeof(Sums)));
   const float2* source = nullptr;
   ptrdiff_t at = place(0, 0);
-  float2 state_next = zero, grad_next = zero;
-  float recomputed_next = 0.0f;
+  float2 &state_now = sums.inputs[0][threadIdx.x], &grad_now = sums.inputs[1][threadIdx.x];
+  float& modulus_now = sums.moduli[threadIdx.x];
+  state_now = grad_now = zero, modulus_now = 0.0f;
   auto fetch = [&]() {
     if (at < 0) return;
-    state_next = h[at];
-    if (grad_h) grad_next = grad_h[at];
-    if (may_cancel) recomputed_next = dz[at].x;
+    copy_ahead(state_now, h + at);
+    if (grad_h) copy_ahead(grad_now, grad_h + at);
+    if (may_cancel) copy_ahead(modulus_now, &dz[at].x);
   };
   fetch();
   int s = 0, pack = 0;
@@ -358,8 +372,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       for (int j = 0; j < DEPTH; ++j) in.ask(follows, j);
     }
     source = follows;
-    const Slope now = slope(state_next, bias, recomputed_next);
-    const float2 grad = grad_next;
+    if (s == 0) asm volatile("cp.async.wait_all;" ::: "memory");  // later steps have waited for their packs
+    const Slope now = slope(state_now, bias, modulus_now);
+    const float2 grad = grad_now;
     __syncthreads();
     if (at >= 0) {
       const size_t row = base + (rows.first + pack) * PACK + desk.slot;
