@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
 # Every annotated shape is checked at run time here. Left out: tests of bad input, whose errors the check would pre-empt,
 # and of torch.compile, which cannot look into checked functions. The compiled kernels are beyond the checker.
-CHECKED_OPS := urnn.ops.explicit,urnn.ops.layout,urnn.ops.nonlinearity,urnn.ops.reference,urnn.ops.cpu.launch
+CHECKED_OPS := urnn.ops.explicit,urnn.ops.layout,urnn.ops.nonlinearity,urnn.ops.reference,urnn.ops.segments,urnn.ops.cpu.launch
 SHAPES := tests/linalg tests/ops tests/parametrizations \
 	--jaxtyping-packages=urnn.linalg,$(CHECKED_OPS),urnn.parametrizations,beartype.beartype \
 	-k "not (bad or refus or message or error or named or wrong or raises or must or compile)"

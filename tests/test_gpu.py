@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import urnn
+from urnn.bench.memory import measure
+from urnn.bench.registry import Shape
 from urnn.linalg import full_precision, haar_unitary, unitarity_defect
 
 pytestmark = [
@@ -95,6 +97,26 @@ def test_layer_on_the_device_equals_the_cpu():
     got, got_last = rnn.to("cuda")(x.to("cuda"))
     torch.testing.assert_close(got.cpu(), expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(got_last.cpu(), last, rtol=0, atol=1e-12)
+
+
+def test_memory_on_the_device_keeps_its_bounds():
+    shape = Shape("states outweigh all else", 1024, 64, 64, 1)
+    assert measure(shape, "cuda")["kept"] <= 1.1
+    for input_gradient in (False, True):
+        row = measure(shape, "cuda", input_gradient, return_sequence=False, checkpoint="sqrt")
+        assert row["kept"] <= 0.1
+        assert row["backward"] <= 0.5
+
+
+def test_segments_on_the_device_equal_the_cpu():
+    options = {"dtype": torch.float64, "return_sequence": False, "checkpoint": "sqrt"}
+    rnn = urnn.UnitaryRNN(5, 17, 2, bidirectional=True, **options)
+    x = torch.randn(30, 3, 5, dtype=torch.float64)
+    twin = copy.deepcopy(rnn).to("cuda")
+    for module, inputs in ((rnn, x), (twin, x.to("cuda"))):
+        module(inputs)[1].abs().sum().backward()
+    for ours, other in zip(rnn.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(other.grad.cpu(), ours.grad, rtol=1e-10, atol=1e-10)
 
 
 def test_autocast_on_the_device_computes_in_float32():
