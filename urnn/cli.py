@@ -228,10 +228,10 @@ def _bench(
             save(rows)
             measured += rows
             if not rows[0]["series"]:
-                console.print(tables.for_terminal(rows))
+                console.print(tables.for_terminal(rows), highlight=False)
             progress.advance(bar)
     if tables.exponents(measured):
-        console.print(tables.terminal(tables.scaling(measured), "Over T, B and N"))
+        console.print(tables.terminal(tables.scaling(measured), "Over T, B and N"), highlight=False)
     if failures := sum(row["note"].startswith(run.FAILED) for row in measured):
         raise ValueError(f"{failures} of the models failed; the notes say why")
 

@@ -66,7 +66,22 @@ def test_a_pass_beyond_the_limit_is_never_run_whole(monkeypatch):
     Slow.asked = []
     (row,) = measured([Shape("long", 80, 2, 3, 2)], Effort(2, 1.0, limit=1e-9))
     assert row["note"].startswith("left out: a pass would take about")
-    assert {*Slow.asked} == {10}
+    assert {*Slow.asked} == {10, 1}
+
+
+class Steady(Cpu):
+    """A clock that tells 2 s for a pass and 0.5 s more for each step."""
+
+    def time(self, step, expected):
+        return 2.0 + 0.5 * len(step.x)
+
+
+@pytest.mark.parametrize("T", [1, 7, 100])
+def test_what_a_pass_takes_is_told_apart_from_what_a_step_takes(T, monkeypatch):
+    monkeypatch.setattr(run, "models", lambda shape, device: {"nn.RNN": Model(lambda s: torch.nn.RNN(s.M, s.N))})
+    shape = Shape("steady", T, 2, 3, 2)
+    ((row,),) = run.measure([shape], Steady(), Effort(2, 1.0, limit=0.0))
+    assert row["note"] == f"left out: a pass would take about {2.0 + 0.5 * T:.0f} s"
 
 
 def test_a_model_that_fails_has_a_row_and_spares_the_others(monkeypatch):

@@ -17,8 +17,8 @@ from urnn.bench.tables import ALL, Row
 VERSIONS = ("torch", "numba", "triton", "complextorch")
 FAILED = "failed: "
 """How the note of a model that raised an error begins."""
-PROBE = 8
-"""A pass over one step in so many tells how long a whole one would take."""
+PART = 8
+"""A pass over one step in so many tells how long a whole one will take."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,7 @@ def _prepare(
 ) -> Candidate | None:
     """A model that has run twice, or None where a pass would take too long."""
     layer = model.make(shape).to(device.device)
-    part = max(1, shape.T // PROBE)
-    probe = TrainingPass(layer, x[:part], cotangents)
-    probe()
-    expected = device.time(probe, effort.limit) * shape.T / part
+    expected = _foretell(layer, x, cotangents, device)
     if expected > effort.limit:
         row["note"] = f"left out: a pass would take about {expected:.0f} s"
         return None
@@ -139,6 +136,18 @@ def _prepare(
     if (peak := device.peak(step)) is not None:
         row["peak_mib"] = round(peak, 1)
     return Candidate(row["model"], step, expected, row)
+
+
+def _foretell(layer: nn.Module, x: Tensor, cotangents: dict[Any, Tensor], device: Device) -> float:
+    """Seconds that a pass will take: on a line through those of one step and of a part of the steps."""
+    part = min(len(x), max(2, len(x) // PART))
+    seconds = []
+    for steps in (part, 1):
+        probe = TrainingPass(layer, x[:steps], cotangents)
+        probe()  # what is compiled is compiled now
+        seconds.append(device.time(probe, 1.0))
+    whole, one = seconds
+    return one + max(whole - one, 0.0) * (len(x) - 1) / max(part - 1, 1)
 
 
 class TrainingPass:

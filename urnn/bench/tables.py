@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 
 Row = dict[str, Any]
@@ -126,22 +127,22 @@ def scaling(rows: Sequence[Row]) -> Grid:
     return grid
 
 
-def terminal(grid: Grid, title: str) -> Table:
-    """A grid for the terminal."""
-    view = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+def terminal(grid: Grid, title: str, remarks: Sequence[str] = ()) -> Group:
+    """A grid for the terminal, between a title and remarks."""
+    view = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i, name in enumerate(grid[0]):
         numeric = all(line[i][:1].isdigit() or not line[i] for line in grid[1:])
         view.add_column(name, justify="right" if numeric else "left")
     for line in grid[1:]:
         view.add_row(*line)
-    return view
+    return Group(f"[bold]{title}[/]", *([view] if grid[1:] else []), *map(escape, remarks), "")
 
 
 def for_terminal(rows: Sequence[Row]) -> Group:
     """The rows of one shape for the terminal, and the reasons for what was not timed."""
     size = ", ".join(f"{key} = {rows[0][key]}" for key in "TBNM")
-    table = terminal(one_shape(rows), f"{rows[0]['shape']} ({size}), ms")
-    return Group(table, *(f"{model}: {note}" for model, note, _ in absences(rows)))
+    remarks = [f"{model}: {note}" for model, note, _ in absences(rows)]
+    return terminal(one_shape(rows), f"{rows[0]['shape']} ({size}), ms", remarks)
 
 
 def markdown(grid: Grid) -> str:
