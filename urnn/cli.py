@@ -146,7 +146,7 @@ def soak(
 
 
 Repetitions = Annotated[int | None, typer.Option(help="At most, of each model at each shape.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Few repetitions at the first shape of each kind, no series.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A first look: three shapes, few repetitions, nothing compiled.")]
 ShapeNames = Annotated[list[str], typer.Option("--shape", help="Part of a shape's name, or several. Default: all.")]
 CsvPath = Annotated[Path | None, typer.Option(help="File for all rows, written shape by shape.")]
 Source = Annotated[str | None, typer.Option(help="The commit for the rows, where the source is no git checkout.")]

@@ -37,10 +37,12 @@ def ratios(path: Path, rows: Sequence[Row], base: str) -> None:
     lines = -(-len(shapes) // 3)
     figure = Figure(figsize=(9.2, (0.19 * len(names) + 0.55) * lines + 0.3), layout="constrained")
     grid = figure.subplots(lines, min(3, len(shapes)), sharex=True, sharey=True, squeeze=False)
-    for axes, shape in zip(grid.flat, shapes, strict=False):
+    for place, (axes, shape) in enumerate(zip(grid.flat, shapes, strict=False)):
         values = {row["model"]: float(row["ratio"]) for row in found if row["shape"] == shape}
         _bars(axes, names, values)
-        axes.set_title(f"{shape} (N = {next(r['N'] for r in found if r['shape'] == shape)})", fontsize=9, loc="left")
+        n = next(row["N"] for row in found if row["shape"] == shape)
+        axes.set_title(shape if f"N = {n}" in shape else f"{shape}, N = {n}", fontsize=9, loc="left")
+        axes.tick_params(axis="x", labelbottom=place + 3 >= len(shapes))
     low, high = (pick(float(row["ratio"]) for row in found) for pick in (min, max))
     grid[0, 0].set_xlim(min(low, 1) / 3, max(high, 1) * 3)  # with room for the figures
     for axes in grid.flat[len(shapes) :]:

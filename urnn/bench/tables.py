@@ -86,14 +86,12 @@ def one_shape(rows: Sequence[Row]) -> Grid:
 
 
 def comparison(rows: Sequence[Row], cell: Callable[[Row], str]) -> Grid:
-    """Models against shapes, with ``cell`` of each row; ``-`` where there is no time."""
-    found = {(row["model"], row["shape"]): cell(row) for row in timed(rows)}
-    shapes = [shape for shape in unique(rows, "shape") if any(s == shape for _, s in found)]
+    """Models against shapes, with ``cell`` of each timed row; ``-`` where there is none."""
+    rows = [row for row in timed(rows) if cell(row)]
+    found = {(row["model"], row["shape"]): cell(row) for row in rows}
     sizes = {row["shape"]: ", ".join(str(row[key]) for key in "TBNM") for row in rows}
-    grid = [["", *shapes], ["*T, B, N, M*", *(sizes[shape] for shape in shapes)]]
-    for model in unique(timed(rows), "model"):
-        grid.append([model, *(found.get((model, shape)) or "-" for shape in shapes)])
-    return grid
+    lines = [[model, *(found.get((model, shape), "-") for shape in sizes)] for model in unique(rows, "model")]
+    return [["", *sizes], ["*T, B, N, M*", *sizes.values()], *lines]
 
 
 def absences(rows: Sequence[Row]) -> list[tuple[str, str, list[str]]]:
