@@ -79,8 +79,12 @@ def test_the_bound_of_the_readme_is_that_of_the_soak(device):
 
 def test_the_ratios_of_the_readme_are_those_of_the_benchmark():
     readme = (ROOT / "README.md").read_text().replace("\n", " ")
-    with (ROOT / "benchmarks" / "results" / "cpu-2-threads.csv").open() as file:
-        ratios = {(row["shape"], row["model"]): float(row["ratio"]) for row in csv.DictReader(file)}
+    (name,) = re.findall(r"\]\((benchmarks/results/cpu-.*?)\)", readme)
+    with (ROOT / name).open() as file:
+        rows = [row for row in csv.DictReader(file) if row["ratio"] and not row["series"]]
+    ratios = {(row["shape"], row["model"]): float(row["ratio"]) for row in rows}
+    threads = {"1": "one thread", "2": "two threads"}
+    assert {threads[row["threads"]] for row in rows} <= set(re.findall(r"one thread|two threads", readme))
     copy = "copy, T = 1000"
     assert f"{ratios[copy, 'UnitaryRNN, cpu']:.2f} times" in readme
     assert f"{ratios[copy, 'UnitaryRNN, time loop']:.1f} times" in readme
