@@ -1,4 +1,4 @@
-"""What only a CUDA device can show. `make test-gpu` runs this file; elsewhere it is deselected."""
+"""What only a CUDA device can show. `make test-gpu` runs this file and the captured steps of tests/graphs."""
 
 import copy
 

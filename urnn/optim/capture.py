@@ -69,8 +69,9 @@ class Rates:
     def refresh(self) -> None:
         """Let the tensors follow the numbers."""
         for i, tensor in self._tensors.items():
-            number = float(self._optimizer.param_groups[i]["lr"])
-            if self._numbers.get(i) != number:
+            group = self._optimizer.param_groups[i]
+            number = float(group["lr"]) if self.handed_over(group) else None
+            if number is not None and self._numbers.get(i) != number:
                 self._numbers[i] = number
                 tensor.fill_(number)
 
