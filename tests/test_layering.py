@@ -21,11 +21,12 @@ ROOMS = {
     "nn": {"linalg", "ops", "parametrizations"},
     "capacity": {"linalg", "parametrizations"},
     "state": {"linalg", "parametrizations"},
+    "graphs": {"optim"},
     "experiments": {"", "capacity", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
     "bench": {"", "linalg", "ops"},
     "cli": {"", "bench", "capacity", "experiments"},
     "__main__": {"cli"},
-    "": {"capacity", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
+    "": {"capacity", "graphs", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
 }
 THIRD_PARTY = {
     "numba": {"ops"},
