@@ -6,12 +6,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
 # Every annotated shape is checked at run time here. Left out: tests of bad input, whose errors the check would pre-empt,
 # and of torch.compile, which cannot look into checked functions. The compiled kernels are beyond the checker.
-CHECKED_OPS := urnn.ops.explicit,urnn.ops.layout,urnn.ops.nonlinearity,urnn.ops.reference,urnn.ops.cpu.launch
+CHECKED_OPS := urnn.ops.explicit,urnn.ops.layout,urnn.ops.nonlinearity,urnn.ops.reference,urnn.ops.segments,urnn.ops.cpu.launch
 SHAPES := tests/linalg tests/ops tests/parametrizations \
 	--jaxtyping-packages=urnn.linalg,$(CHECKED_OPS),urnn.parametrizations,beartype.beartype \
 	-k "not (bad or refus or message or error or named or wrong or raises or must or compile)"
 
-.PHONY: bench demo test test-long test-gpu lint format typecheck shapes dist clean help
+.PHONY: bench bench-docs demo test test-long test-gpu lint format typecheck shapes dist clean help
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,8 +29,13 @@ test-long: $(VENV)/.ready-dev ## soak tests, tens of minutes; leaves results/tes
 test-gpu: ## tests that need a CUDA device, with the python that is there
 	$(PYTHON) -m pytest -q -m gpu
 
-bench: $(VENV)/.ready ## time the recurrence beside its peers
+bench: $(VENV)/.ready-dev ## time the recurrence beside its peers on the CPU, some ten minutes
 	$(BIN)/urnn bench cpu
+
+bench-docs: $(VENV)/.ready-dev ## the same on one thread and on two, then docs/benchmarks.md from the results
+	$(BIN)/urnn bench cpu --threads 1 --csv benchmarks/results/cpu-1-thread.csv
+	$(BIN)/urnn bench cpu --threads 2 --csv benchmarks/results/cpu-2-threads.csv
+	$(BIN)/urnn bench report
 
 lint: $(VENV)/.ready-dev ## what pre-commit checks
 	$(BIN)/ruff check .

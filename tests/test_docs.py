@@ -131,10 +131,31 @@ def test_the_bound_of_the_readme_is_that_of_the_soak(device):
 
 def test_the_ratios_of_the_readme_are_those_of_the_benchmark():
     readme = (ROOT / "README.md").read_text().replace("\n", " ")
-    with (ROOT / "benchmarks" / "results" / "cpu-2-threads.csv").open() as file:
-        ratios = {(row["shape"], row["model"]): float(row["ratio"]) for row in csv.DictReader(file)}
+    (name,) = re.findall(r"\]\((benchmarks/results/cpu-.*?)\)", readme)
+    with (ROOT / name).open() as file:
+        rows = [row for row in csv.DictReader(file) if row["ratio"] and not row["series"]]
+    ratios = {(row["shape"], row["model"]): float(row["ratio"]) for row in rows}
+    threads = {"1": "one thread", "2": "two threads"}
+    assert {threads[row["threads"]] for row in rows} <= set(re.findall(r"one thread|two threads", readme))
     copy = "copy, T = 1000"
     assert f"{ratios[copy, 'UnitaryRNN, cpu']:.2f} times" in readme
     assert f"{ratios[copy, 'UnitaryRNN, time loop']:.1f} times" in readme
     others = sorted(r for (shape, model), r in ratios.items() if model == "UnitaryRNN, cpu" and shape != copy)
     assert f"{others[0]:.1f} to {others[-1]:.1f} times" in readme
+
+
+def test_the_memory_of_the_readme_is_that_of_the_record():
+    readme = (ROOT / "README.md").read_text().replace("\n  ", " ")
+    found = json.loads((ROOT / "benchmarks" / "results" / "memory-cpu.json").read_text())
+    rows = {(row["mode"], row["input_gradient"]): row for row in found["memory"]}
+    everything, checkpoint = rows["states of all steps", True], rows["last state, checkpoint", False]
+    assert f"peaks at {everything['backward']:.2f} times their size" in readme
+    assert everything["kept"] == pytest.approx(1, abs=0.005)
+    assert f"T = {checkpoint['T']} at most {checkpoint['backward']:.2f} times those of all steps" in readme
+    largest, *others = sorted(found["time"], key=lambda row: -row["T"] * row["B"] * row["N"] ** 2)
+    assert largest["T"] == checkpoint["T"]
+    assert f"in {largest['ratio']:.1f} times the time" in readme
+    ratios = sorted(row["ratio"] for row in others)
+    assert f"in {ratios[0]:.1f} to {ratios[-1]:.1f} times, the smallest being the slowest" in readme
+    assert others[-1]["ratio"] == ratios[-1]
+    assert found["threads"] == 1

@@ -4,6 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from urnn import capacity, linalg, ops, optim, parametrizations
 from urnn._module import mark_unitary
+from urnn.graphs import graphed_step
 from urnn.nn import ComplexLinear, ComplexToReal, ModReLU, UnitaryRNN, UnitaryRNNCell
 from urnn.parametrizations import PARAMETRIZATIONS, unitary
 from urnn.state import check_unitary, load_state_dict
@@ -23,6 +24,7 @@ __all__ = [
     "__version__",
     "capacity",
     "check_unitary",
+    "graphed_step",
     "linalg",
     "load_state_dict",
     "mark_unitary",

@@ -43,5 +43,7 @@ Biases = Float[Tensor, "ensemble n"]
 """Biases of the nonlinearity, one row for each member of the ensemble."""
 States = Complex[Tensor, "ensemble rows n"]
 """One state for each row of the batch and each member of the ensemble."""
+Entering = Complex[Tensor, "segments ensemble rows n"]
+"""The states that enter each segment of a sequence."""
 Lengths = Int[Tensor, "ensemble rows"]
 """Valid steps of each row of the batch."""

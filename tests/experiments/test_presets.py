@@ -6,7 +6,7 @@ import torch
 from urnn.experiments import models, optimizers, presets
 from urnn.experiments.presets import GRIDS, PRESETS, RECIPES, configure
 from urnn.experiments.tasks import TASKS
-from urnn.experiments.train import eager_step, prepare
+from urnn.experiments.train import prepare, training_step
 
 SHORT = {
     "copy": {"time_steps": 2, "batch_size": 2, "train_sequences": 4, "hidden": 8, "parameters": 0},
@@ -21,7 +21,7 @@ def test_every_preset_takes_a_step(preset, recipe):
     config = prepare(configure(recipe, preset, own={"threads": 1, **SHORT[PRESETS[preset]["task"]]}))
     problem = config.problem.start(config)
     model = problem.model()
-    step = eager_step(model, optimizers.build(config, model), problem.loss)
+    step = training_step(config, problem, model, optimizers.build(config, model))
     before = [p.detach().clone() for p in model.parameters()]
     assert torch.isfinite(step(*problem.batch(0)))
     assert any(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))

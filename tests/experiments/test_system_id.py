@@ -8,7 +8,7 @@ import torch
 from urnn.experiments import models, optimizers
 from urnn.experiments.config import resolve
 from urnn.experiments.tasks import SystemId
-from urnn.experiments.train import eager_step
+from urnn.experiments.train import training_step
 from urnn.linalg import is_unitary_matrix, unitarity_defect
 from urnn.nn.modrelu import ModReLU
 
@@ -93,7 +93,7 @@ def test_members_do_not_see_each_other(tiny):
         problem = config.problem.start(config)
         learners = problem.model()
         optimizer = optimizers.build(config, learners)
-        step = eager_step(learners, optimizer, problem.loss)
+        step = training_step(config, problem, learners, optimizer)
         for iteration in range(5):
             step(*problem.batch(iteration))
         ends.append(learners().detach())
@@ -160,7 +160,7 @@ def test_the_curriculum_finds_the_system_and_training_at_full_length_does_not(ti
         problem = config.problem.start(config)
         model = problem.model()
         optimizer = optimizers.build(config, model)
-        step = eager_step(model, optimizer, problem.loss)
+        step = training_step(config, problem, model, optimizer)
         for iteration in range(config.max_iterations):
             optimizers.set_rates(optimizer, optimizers.factor(config, iteration))
             step(*problem.batch(iteration))

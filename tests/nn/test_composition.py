@@ -228,7 +228,12 @@ def test_compiles_as_one_graph(family):
 
 @dynamo_warns
 @pytest.mark.parametrize(
-    "options", [{"num_layers": 2, "bidirectional": True, "batch_first": True}, {"bias_constraint": "nonpositive"}]
+    "options",
+    [
+        {"num_layers": 2, "bidirectional": True, "batch_first": True},
+        {"bias_constraint": "nonpositive"},
+        {"num_layers": 2, "bidirectional": True, "return_sequence": False, "checkpoint": "sqrt"},
+    ],
 )
 def test_options_compile_as_one_graph(options):
     rnn = UnitaryRNN(M, N, **options)
@@ -252,9 +257,17 @@ def test_compiles_with_inductor():
     torch.testing.assert_close(grads, wanted)
 
 
-@pytest.mark.parametrize("family", ["full", "restricted"])
-def test_exports_with_dynamic_steps_and_rows(family):
-    rnn = UnitaryRNN(M, N, 2, parametrization=family, bidirectional=True)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"parametrization": "full"},
+        {"parametrization": "restricted"},
+        {"return_sequence": False},
+        {"return_sequence": False, "checkpoint": "sqrt"},
+    ],
+)
+def test_exports_with_dynamic_steps_and_rows(options):
+    rnn = UnitaryRNN(M, N, 2, bidirectional=True, **options)
     T, B = torch.export.Dim("T", min=1, max=64), torch.export.Dim("B", min=1, max=64)
     program = torch.export.export(rnn, (torch.randn(7, 3, M),), dynamic_shapes=({0: T, 1: B},))
     for steps, rows in ((7, 3), (1, 5), (33, 2)):

@@ -144,6 +144,10 @@ def test_reset_keeps_type_and_identity(family):
             "3, 4, parametrization='restricted', nonlinearity='hard', initial_state='zero', "
             "bias_constraint='nonpositive', backend='reference'",
         ),
+        (
+            lambda: UnitaryRNN(3, 4, return_sequence=False, checkpoint="sqrt"),
+            "3, 4, return_sequence=False, checkpoint='sqrt'",
+        ),
         (lambda: UnitaryRNNCell(3, 4), "3, 4"),
         (
             lambda: UnitaryRNNCell(3, 4, bias=False, parametrization="givens"),

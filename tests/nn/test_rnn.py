@@ -243,6 +243,61 @@ def test_packed_input_may_be_complex_and_batch_first_changes_nothing():
     assert torch.equal(rnn(packed)[0].data, same(packed)[0].data)
 
 
+# The last state alone
+
+
+def last_state_and_grads(rnn, x, h_0, target):
+    """h_n and the gradients of a real function of it, with respect to the input, h_0 and every parameter in it."""
+    leaves = [p for name, p in rnn.named_parameters() if not name.startswith("initial_state")]
+    data = (x.data if isinstance(x, PackedSequence) else x).clone().requires_grad_()
+    h_0 = h_0.clone().requires_grad_()
+    h, h_n = rnn(x._replace(data=data) if isinstance(x, PackedSequence) else data, h_0)
+    return h, h_n, torch.autograd.grad((h_n * target).real.sum(), [data, h_0, *leaves])
+
+
+@pytest.mark.parametrize("checkpoint", [None, "sqrt"])
+@pytest.mark.parametrize("form", ["batched", "unbatched", "packed", "packed_unsorted", "complex"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=name_of)
+def test_last_state_alone_is_that_of_the_sequence(layout, form, checkpoint):
+    rnn = layer(**layout)
+    alone = UnitaryRNN(M, N, dtype=torch.float64, return_sequence=False, checkpoint=checkpoint, **layout)
+    alone.load_state_dict(rnn.state_dict())
+    batch = () if form == "unbatched" else (len(LENGTHS),)
+    if form.startswith("packed"):
+        lengths = LENGTHS if form == "packed_unsorted" else sorted(LENGTHS, reverse=True)
+        x = pack_sequence([inputs(n, M) for n in lengths], enforce_sorted=form == "packed")
+    elif form == "unbatched":
+        x = inputs(20, M)
+    else:
+        x = inputs(*((*batch, 20) if layout["batch_first"] else (20, *batch)), M, complex_input=form == "complex")
+    h_0, target = (
+        inputs(layout["num_layers"] * (1 + layout["bidirectional"]), *batch, N, complex_input=True) for _ in range(2)
+    )
+    _, expected, expected_grads = last_state_and_grads(rnn, x, h_0, target)
+    h, h_n, grads = last_state_and_grads(alone, x, h_0, target)
+    assert h is None
+    torch.testing.assert_close(h_n, expected, **EXACT)
+    for found, wanted in zip(grads, expected_grads, strict=True):
+        torch.testing.assert_close(found, wanted, **EXACT)
+
+
+def test_last_state_alone_learns_its_initial_state_and_every_family():
+    for family in FAMILIES:
+        rnn = UnitaryRNN(M, N, 2, bidirectional=True, parametrization=family, return_sequence=False, checkpoint="sqrt")
+        rnn(torch.randn(9, 2, M))[1].abs().sum().backward()
+        assert all(float(p.grad.abs().max()) > 0 for p in rnn.parameters())
+
+
+def test_a_checkpoint_of_returned_states_warns_and_changes_nothing():
+    message = r"^checkpoint: returned states are in memory anyway, so 'sqrt' has no effect with return_sequence=True$"
+    with pytest.warns(UserWarning, match=message):
+        rnn = UnitaryRNN(M, N, checkpoint="sqrt")
+    plain = UnitaryRNN(M, N)
+    plain.load_state_dict(rnn.state_dict())
+    x = torch.randn(9, 2, M)
+    assert torch.equal(rnn(x)[0], plain(x)[0])
+
+
 # Streaming and chunks
 
 
@@ -416,6 +471,14 @@ BAD_OPTIONS = [
     ({"dropout": True}, TypeError, r"^dropout: expected a number, got bool"),
     ({"batch_first": 1}, TypeError, r"^batch_first: expected a bool, got int$"),
     ({"bidirectional": "yes"}, TypeError, r"^bidirectional: expected a bool, got str$"),
+    ({"return_sequence": None}, TypeError, r"^return_sequence: expected a bool, got NoneType$"),
+    ({"checkpoint": "sqr"}, ValueError, r"^checkpoint: expected one of \['sqrt'\], got 'sqr'. Did you mean 'sqrt'\?$"),
+    ({"checkpoint": 2, "return_sequence": False}, ValueError, r"^checkpoint: expected one of \['sqrt'\], got 2$"),
+    (
+        {"checkpoint": "sqrt", "return_sequence": False, "backend": "reference"},
+        ValueError,
+        r"^checkpoint: expected None with backend='reference', whose backward is autograd's, got 'sqrt'",
+    ),
 ]
 
 

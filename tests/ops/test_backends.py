@@ -40,16 +40,15 @@ def test_a_backend_asked_for_by_name_says_why_not() -> None:
 
 
 def test_auto_passes_over_those_that_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in tuple(BACKENDS):
-        monkeypatch.delitem(BACKENDS, name)
-    monkeypatch.setitem(BACKENDS, "never", Backend("urnn.ops.nowhere", lambda _: "never"))
-    monkeypatch.setitem(BACKENDS, "always", Backend("urnn.ops.explicit", lambda _: None))
+    table = {
+        "never": Backend("urnn.ops.nowhere", lambda _: "never"),
+        "always": Backend("urnn.ops.explicit", lambda _: None),
+    }
+    monkeypatch.setattr("urnn.ops.backends.BACKENDS", table)
     assert choose("auto", PROBLEM).__name__ == "urnn.ops.explicit"  # type: ignore[attr-defined]
 
 
 def test_an_import_error_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in tuple(BACKENDS):
-        monkeypatch.delitem(BACKENDS, name)
-    monkeypatch.setitem(BACKENDS, "broken", Backend("urnn.ops.nowhere", lambda _: None))
+    monkeypatch.setattr("urnn.ops.backends.BACKENDS", {"broken": Backend("urnn.ops.nowhere", lambda _: None)})
     with pytest.raises(ModuleNotFoundError, match=r"urnn\.ops\.nowhere"):
         choose("auto", PROBLEM)

@@ -119,7 +119,7 @@ def call(tensors: Tensors, **settings: Any) -> tuple[Tensor, Tensor]:
 
 
 def values_and_grads(case: Case, tensors: Tensors, through: str = "h, h_n", **settings: Any) -> Tensors:
-    """h, h_n and the gradients of a random real function of those outputs that ``through`` names."""
+    """h where returned, h_n, and the gradients of a random real function of the outputs that ``through`` names."""
     leaves = {
         name: t.clone().requires_grad_(name != "x" or case.x_grad)
         for name, t in tensors.items()
@@ -127,12 +127,20 @@ def values_and_grads(case: Case, tensors: Tensors, through: str = "h, h_n", **se
     }
     h, h_n = call({**tensors, **leaves}, reverse=case.reverse, **settings)
     generator = torch.Generator().manual_seed(1)
-    cotangents = [torch.randn(out.shape, dtype=torch.complex128, generator=generator).to(out.dtype) for out in (h, h_n)]
-    parts = {name: (out * c.conj()).real.sum() for name, out, c in zip(("h", "h_n"), (h, h_n), cotangents, strict=True)}
+    cotangents = [
+        torch.randn(shape, dtype=torch.complex128, generator=generator) for shape in ((case.T, *h_n.shape), h_n.shape)
+    ]
+    outputs = {name: out for name, out in (("h", h), ("h_n", h_n)) if out is not None}
+    parts = {
+        name: (outputs[name] * c.to(h_n.dtype).conj()).real.sum()
+        for name, c in zip(("h", "h_n"), cotangents, strict=True)
+        if name in outputs
+    }
     loss = sum((part for name, part in parts.items() if name in through.split(", ")), torch.zeros(()))
     wanted = {name: t for name, t in leaves.items() if t.requires_grad}
     gradients = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True, materialize_grads=True)
-    return {"h": h.detach(), "h_n": h_n.detach(), **{f"d{name}": g for name, g in zip(wanted, gradients, strict=True)}}
+    values = {name: out.detach() for name, out in outputs.items()}
+    return {**values, **{f"d{name}": g for name, g in zip(wanted, gradients, strict=True)}}
 
 
 def assert_all_close(actual: Tensors, expected: Tensors, rtol: float = 1e-10, atol: float = 1e-11) -> None:
@@ -242,7 +250,9 @@ def test_backend_errs_no_more_than_pytorch(backend: str, nonlinearity: str, case
 
 def test_auto_takes_the_first_that_can() -> None:
     tensors = CASES["lengths"].inputs()
-    first, auto = (values_and_grads(CASES["lengths"], tensors, backend=b) for b in (FUSED[0], "auto"))
+    problem = Problem(torch.device("cpu"), torch.complex128, 4, "modrelu")
+    first_that_can = next(name for name, row in BACKENDS.items() if row.why_not(problem) is None)
+    first, auto = (values_and_grads(CASES["lengths"], tensors, backend=b) for b in (first_that_can, "auto"))
     assert_all_close(auto, first, rtol=0, atol=0)
 
 
@@ -258,6 +268,76 @@ def test_inputs_and_results_are_tensors_of_their_own(backend: str) -> None:
     assert torch.equal(h[-1], kept)
     h.zero_()
     assert all(torch.equal(tensors[name], t) for name, t in before.items())
+
+
+# A last state alone
+
+LAST = {"through": "h_n", "return_sequence": False}
+
+
+@by_case(CASES)
+@pytest.mark.parametrize(
+    ("backend", "checkpoint"), [*((b, None) for b in BACKEND_NAMES), *((b, "sqrt") for b in ("auto", *FUSED))]
+)
+def test_a_last_state_alone_is_that_of_the_sequence(backend: str, checkpoint: str | None, case: Case) -> None:
+    """To rounding: segments change the order in which gradients are summed, and nothing else."""
+    tensors = case.inputs()
+    expected = values_and_grads(case, tensors, "h_n", backend=backend)
+    del expected["h"]
+    found = values_and_grads(case, tensors, **LAST, checkpoint=checkpoint, backend=backend)
+    assert_all_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@by_case({name: CASES[name] for name in ("plain", "lengths, reverse", "ensemble, no projection", "blocks and a rest")})
+@pytest.mark.parametrize("nonlinearity", NONLINEARITIES)
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("backend", FUSED)
+def test_segments_take_every_option(backend: str, half: bool, nonlinearity: str, case: Case) -> None:
+    tensors, options = case.inputs(), {"backend": backend, "half_gradient": half, "nonlinearity": nonlinearity}
+    expected = values_and_grads(case, tensors, **LAST, **options)
+    found = values_and_grads(case, tensors, **LAST, checkpoint="sqrt", **options)
+    assert_all_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(case=random_case(), T=st.integers(1, 40), seed=st.integers(0, 1000))
+@pytest.mark.parametrize("backend", FUSED)
+def test_segments_at_random_shapes(backend: str, case: Case, T: int, seed: int) -> None:
+    case = replace(case, T=T)
+    tensors = case.inputs(seed)
+    expected = values_and_grads(case, tensors, **LAST, backend="explicit")
+    found = values_and_grads(case, tensors, **LAST, checkpoint="sqrt", backend=backend)
+    assert_all_close(found, expected)
+
+
+@by_case({name: CASES[name] for name in ("blocks and a rest", "no projection", "two blocks, reverse")})
+@pytest.mark.parametrize("backend", FUSED)
+def test_segments_err_no_more_than_pytorch(backend: str, case: Case) -> None:
+    tensors = single_precision(case.inputs())
+    exact = values_and_grads(case, double_precision(tensors), **LAST, backend="reference")
+    plain = values_and_grads(case, tensors, **LAST, backend="reference")
+    found = values_and_grads(case, tensors, **LAST, checkpoint="sqrt", backend=backend)
+    floor = 4 * torch.finfo(torch.float32).eps  # where PyTorch is right by luck
+    for name, value in exact.items():
+        error, allowed = float((found[name] - value).norm()), 2 * float((plain[name] - value).norm())
+        assert error <= allowed + floor * float(value.norm()), name
+
+
+@pytest.mark.parametrize("backend", FUSED)
+def test_a_checkpoint_beside_the_sequence_changes_nothing(backend: str) -> None:
+    case = CASES["blocks and a rest"]
+    tensors = case.inputs()
+    with_it, without = (
+        values_and_grads(case, tensors, checkpoint=checkpoint, backend=backend) for checkpoint in ("sqrt", None)
+    )
+    assert_all_close(with_it, without, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("return_sequence", [False, True])
+def test_the_reference_refuses_a_checkpoint(return_sequence: bool) -> None:
+    message = r"checkpoint: expected None with backend='reference', whose backward is autograd's, got 'sqrt'"
+    with pytest.raises(ValueError, match=message):
+        call(GOOD, backend="reference", checkpoint="sqrt", return_sequence=return_sequence)
 
 
 # Theorems
@@ -338,6 +418,12 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         ValueError,
         r"half_gradient: expected False with backend='reference', whose gradient is autograd's, got True",
     ),
+    "checkpoint": (
+        {"checkpoint": "sqr"},
+        ValueError,
+        r"checkpoint: expected one of \['sqrt'\], got 'sqr'. Did you mean 'sqrt'\?",
+    ),
+    "return_sequence": ({"return_sequence": 0}, TypeError, r"return_sequence: expected a bool, got int"),
     "x is a list": ({"x": [1.0]}, TypeError, r"x: expected a torch.Tensor, got list"),
     "x is flat": (
         {"x": torch.zeros(4, 5)},
@@ -463,3 +549,9 @@ def test_an_empty_ensemble_or_batch_gives_empty_results(backend: str, E: int, B:
     gradients = torch.autograd.grad(h.abs().sum() + h_n.abs().sum(), (x, V, W, b, h_0))
     assert [g.shape for g in gradients] == [t.shape for t in (x, V, W, b, h_0)]
     assert not any(bool(g.any()) for g in gradients)
+    if backend != "reference":
+        _, h_n = recurrence(x, V, W, b, h_0, backend=backend, return_sequence=False, checkpoint="sqrt")
+        assert h_n.shape == (E, B, 3)
+        gradients = torch.autograd.grad(h_n.abs().sum(), (x, V, W, b, h_0))
+        assert [g.shape for g in gradients] == [t.shape for t in (x, V, W, b, h_0)]
+        assert not any(bool(g.any()) for g in gradients)

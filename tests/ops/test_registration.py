@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from urnn.linalg import haar_unitary
 from urnn.ops import BACKENDS, NONLINEARITIES, recurrence
+from urnn.ops.segments import segment_count
 
 FUSED = tuple(BACKENDS)
 ALL = (*FUSED, "reference")
@@ -46,6 +47,23 @@ def test_opcheck(dtype: torch.dtype, projected: bool, lengths: Tensor | None, ba
     for grad_h, grad_h_n, need_dx in ((h, h_n, True), (None, h_n, False), (h, None, False)):
         torch.library.opcheck(
             torch.ops.urnn.recurrence_backward.default, (grad_h, grad_h_n, h, *inputs, need_dx, *settings)
+        )
+
+
+@pytest.mark.parametrize("backend", FUSED)
+@pytest.mark.parametrize("lengths", [None, torch.tensor([[0, 4, 2], [1, 2, 3]])], ids=["all", "lengths"])
+@pytest.mark.parametrize("projected", [True, False])
+def test_opcheck_of_segments(projected: bool, lengths: Tensor | None, backend: str) -> None:
+    x, V, W, b, h_0 = arguments(2)
+    x, V = (x, V) if projected else (torch.randn(T, 2, B, n, dtype=W.dtype), None)
+    settings = ("modrelu", lengths is not None, False, backend, "sqrt")
+    inputs = (x, V, W, b, h_0, lengths)
+    torch.library.opcheck(torch.ops.urnn.recurrence.default, (*inputs, *settings))
+    kept, h_n = torch.ops.urnn.recurrence(*inputs, *settings)
+    assert kept.shape == (segment_count(T), 2, B, n)
+    for grad_h_n, need_dx in ((h_n, True), (h_n, False), (None, True)):
+        torch.library.opcheck(
+            torch.ops.urnn.recurrence_backward.default, (None, grad_h_n, kept, *inputs, need_dx, *settings)
         )
 
 
@@ -85,6 +103,20 @@ def test_vmap_equals_the_loop(backend: str, dims: Dims) -> None:
     assert_maps_as_loop(lambda *a: recurrence(*a, reverse=True, backend=backend), mapped_arguments(dims), dims)
 
 
+LAST = {"return_sequence": False}
+SEGMENTS = {"return_sequence": False, "checkpoint": "sqrt"}
+
+
+def last_loss(backend: str, **settings: Any) -> Callable[..., Tensor]:
+    """A function of the last state alone."""
+
+    def of(*args: Tensor) -> Tensor:
+        _, h_n = recurrence(*args, backend=backend, **settings)
+        return (h_n.real + 2 * h_n.imag).square().sum()
+
+    return of
+
+
 def loss(backend: str) -> Callable[..., Tensor]:
     def of(x: Tensor, V: Tensor, W: Tensor, b: Tensor, h_0: Tensor, lengths: Tensor | None = None) -> Tensor:
         h, h_n = recurrence(x, V, W, b, h_0, lengths, backend=backend)
@@ -97,6 +129,22 @@ def loss(backend: str) -> Callable[..., Tensor]:
 @pytest.mark.parametrize("backend", ALL)
 def test_vmap_of_grad_equals_the_loop(backend: str, dims: Dims) -> None:
     assert_maps_as_loop(torch.func.grad(loss(backend), argnums=(0, 1, 2, 3, 4)), mapped_arguments(dims), dims)
+
+
+@pytest.mark.parametrize("dims", MAPPED.values(), ids=MAPPED)
+@pytest.mark.parametrize("settings", [LAST, SEGMENTS], ids=["all states", "segments"])
+@pytest.mark.parametrize("backend", FUSED)
+def test_vmap_of_grad_of_the_last_state(backend: str, settings: dict[str, Any], dims: Dims) -> None:
+    args = mapped_arguments(dims)
+    gradient = torch.func.grad(last_loss(backend, **settings), argnums=(0, 1, 2, 3, 4))
+    assert_maps_as_loop(gradient, args, dims)
+    with_lengths, dims = (*args, LENGTHS), (*dims, 0)
+    assert_maps_as_loop(gradient, with_lengths, dims)
+    reference = torch.func.grad(last_loss("reference"), argnums=(0, 1, 2, 3, 4))
+    for got, expected in zip(
+        torch.vmap(gradient, dims)(*with_lengths), torch.vmap(reference, dims)(*with_lengths), strict=True
+    ):
+        torch.testing.assert_close(got, expected)
 
 
 @pytest.mark.parametrize("backend", ALL)
@@ -143,6 +191,14 @@ def test_second_backward_names_the_reference(backend: str) -> None:
     args = [a.requires_grad_() for a in arguments()]
     h, _ = recurrence(*args, backend=backend)
     (gradient,) = torch.autograd.grad(h.abs().square().sum(), args[2], create_graph=True)
+    with pytest.raises(RuntimeError, match=r"fused recurrences have no second derivative.*backend='reference'"):
+        gradient.abs().sum().backward()
+
+
+@pytest.mark.parametrize("backend", FUSED)
+def test_second_backward_through_segments_names_the_reference(backend: str) -> None:
+    args = [a.requires_grad_() for a in arguments()]
+    (gradient,) = torch.autograd.grad(last_loss(backend, **SEGMENTS)(*args), args[2], create_graph=True)
     with pytest.raises(RuntimeError, match=r"fused recurrences have no second derivative.*backend='reference'"):
         gradient.abs().sum().backward()
 
@@ -254,6 +310,22 @@ def test_compiled_equals_eager(backend: str) -> None:
     assert_identical((h, h_n, *gradients), expected)
 
 
+@pytest.mark.filterwarnings("ignore:<class 'torch.autograd.function.Function'> should not be inst:DeprecationWarning")
+@pytest.mark.parametrize("steps", [1, 2, 4, 30])
+@pytest.mark.parametrize("settings", [LAST, SEGMENTS], ids=["all states", "segments"])
+@pytest.mark.parametrize("backend", FUSED)
+def test_compiled_last_state_equals_eager(backend: str, settings: dict[str, Any], steps: int) -> None:
+    x, *rest = arguments()
+    args = (torch.randn(steps, B, m, dtype=x.dtype), *rest)
+    lengths = torch.tensor([steps, 0, 1])
+    compiled = torch.compile(last_loss(backend, **settings), backend="aot_eager", fullgraph=True, dynamic=True)
+    results = []
+    for function in (compiled, last_loss(backend, **settings)):
+        leaves = [a.clone().requires_grad_() for a in args]
+        results.append(torch.autograd.grad(function(*leaves, lengths), leaves))
+    assert_identical(*results)
+
+
 # Memory
 
 
@@ -282,6 +354,40 @@ def test_the_states_are_all_that_is_saved(backend: str, dtype: torch.dtype, reve
     kept = [t for pointer, t in saved.items() if pointer not in given]
     assert [t.untyped_storage().data_ptr() for t in kept] == [h.untyped_storage().data_ptr()]
     assert kept[0].untyped_storage().nbytes() == T * B * n * dtype.itemsize
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("backend", FUSED)
+def test_with_a_checkpoint_the_entering_states_are_all_that_is_saved(backend: str, reverse: bool) -> None:
+    steps = 30
+    x, *rest = arguments()
+    args = [a.requires_grad_() for a in (torch.randn(steps, B, m, dtype=x.dtype), *rest)]
+    lengths = torch.tensor([steps, 0, 2])
+    with saved_storages() as saved:
+        h, _ = recurrence(*args, lengths, reverse=reverse, backend=backend, **SEGMENTS)
+    assert h is None
+    given = {a.untyped_storage().data_ptr() for a in (*args, lengths)}
+    (kept,) = (t for pointer, t in saved.items() if pointer not in given)
+    assert kept.untyped_storage().nbytes() == segment_count(steps) * B * n * 16
+
+
+@pytest.mark.parametrize("return_sequence", [False, True])
+@pytest.mark.parametrize("backend", FUSED)
+def test_no_gradient_is_made_up_where_none_arrives(
+    backend: str, return_sequence: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the last state alone goes into the loss, no zeros of the size of all states reach the backend."""
+    kernels, arrived = BACKENDS[backend].load(), []
+
+    def backward(grad_h: Tensor | None, *args: Any) -> tuple[Tensor | None, ...]:
+        arrived.append(grad_h)
+        return original(grad_h, *args)
+
+    original = kernels.backward
+    monkeypatch.setattr(kernels, "backward", backward)
+    args = [a.requires_grad_() for a in arguments()]
+    last_loss(backend, return_sequence=return_sequence)(*args).backward()
+    assert arrived == [None]
 
 
 def test_the_reference_saves_more() -> None:

@@ -1,1 +1,1 @@
-"""How fast the recurrence is beside its peers: all in one run, interleaved. ``urnn bench cpu`` is the way in."""
+"""How fast the recurrence is beside its peers. ``urnn bench cpu``, ``gpu`` and ``report`` are the way in."""

@@ -84,6 +84,7 @@ class Config:
 
     seed: int = setting(0, "of all random numbers")
     device: str = setting("cpu", "cpu or cuda")
+    graphs: bool = setting(True, "on a GPU, take steps as CUDA graphs")
     threads: int = setting(0, "CPU threads; 0: as many as PyTorch takes")
 
     @property

@@ -12,10 +12,12 @@ from rich.table import Table
 from urnn.experiments import models, optimizers
 from urnn.experiments.config import Config
 from urnn.experiments.folder import RunFolder
-from urnn.experiments.train import eager_step
+from urnn.experiments.train import training_step
 
 TIMED = 5
 """Iterations of the LSTM that are timed."""
+WARM_UP = 3
+"""Iterations before them; on a GPU the third is captured as a graph."""
 
 
 def summarize(folder: RunFolder, result: dict[str, Any], console: Console) -> None:
@@ -53,16 +55,16 @@ def _lstm(config: Config, parameters: int) -> Config:
 
 
 def time_iterations(config: Config) -> tuple[int, float]:
-    """Parameters, and median seconds of a training iteration after one to warm up."""
+    """Parameters, and median seconds of a training iteration after some to warm up."""
     problem = config.problem.start(config)
     model = problem.model().to(config.device)
-    step = eager_step(model, optimizers.build(config, model), problem.loss)
+    step = training_step(config, problem, model, optimizers.build(config, model))
     seconds = []
-    for iteration in range(TIMED + 1):
+    for iteration in range(WARM_UP + TIMED):
         start = time.perf_counter()
         float(step(*problem.batch(iteration)))
         seconds.append(time.perf_counter() - start)
-    return models.count_parameters(model), float(torch.tensor(seconds[1:]).median())
+    return models.count_parameters(model), float(torch.tensor(seconds[WARM_UP:]).median())
 
 
 def _table(*columns: str, title: str | None = None) -> Table:

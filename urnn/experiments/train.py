@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from urnn import check_unitary
+from urnn import check_unitary, graphed_step
 from urnn._module import unitary_tensors
 from urnn.experiments import checkpoint, models, optimizers
 from urnn.experiments.config import Config
@@ -47,21 +47,6 @@ class Progressed:
     stopped: str | None = None
 
 
-def eager_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, loss_fn: Callable[..., Tensor]
-) -> Callable[..., Tensor]:
-    """One training step as a function of the batch."""
-
-    def step(*batch: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = loss_fn(model, *batch)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
-
-
 def prepare(config: Config) -> Config:
     """``config`` with all that is left open decided: the number of threads, and ``hidden`` where it is to match."""
     _check_device(config.device)
@@ -69,6 +54,17 @@ def prepare(config: Config) -> Config:
     if config.parameters:
         config = models.sized(config, *config.problem.widths())
     return replace(config, threads=threads)
+
+
+def training_step(
+    config: Config, problem: Problem, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> Callable[..., Tensor]:
+    """One training step as a function of the batch; on a GPU one CUDA graph for each kind of batch."""
+    waits = config.unitary_step == "exponential" or "exponential" in config.model.split(",")  # for the device
+    return cast(
+        Callable[..., Tensor],
+        graphed_step(model, optimizer, problem.loss, max_graphs=problem.kinds, capture=config.graphs and not waits),
+    )
 
 
 def _check_device(name: str) -> None:
@@ -102,7 +98,7 @@ def _train(folder: RunFolder, console: Console) -> dict[str, Any]:
     now, best = Progressed(), dict[str, Tensor]()
     if (loaded := folder.load()) is not None:
         now, best = restore(loaded, model, optimizer)
-    step = eager_step(model, optimizer, problem.loss)
+    step = training_step(config, problem, model, optimizer)
     folder.start_log(now.iteration, config.tensorboard)
 
     with Reporter(console, folder.path.name, now.iteration, config.max_iterations, problem.baseline) as reporter:

@@ -1,5 +1,6 @@
 """Pure functions of tensors for unitary matrices; no Module, no state."""
 
+from urnn.linalg.cayley import captured_cayley_step, cayley_step_by_products
 from urnn.linalg.precision import full_precision
 from urnn.linalg.stiefel import (
     cayley_step,
@@ -23,7 +24,9 @@ from urnn.linalg.unitary import (
 )
 
 __all__ = [
+    "captured_cayley_step",
     "cayley_step",
+    "cayley_step_by_products",
     "check_unitary_matrix",
     "exponential",
     "exponential_step",

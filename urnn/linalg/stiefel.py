@@ -82,4 +82,5 @@ def exponential_step(W: Square, A: Square, lr: float | Tensor) -> Square:
 
 def newton_schulz(W: Square) -> Square:
     """One step towards the nearest unitary matrix, ``W (3 I - W^H W) / 2``: a defect d becomes about 3/4 d^2."""
-    return 1.5 * W - 0.5 * (W @ (W.mH @ W))
+    matrices = W.reshape(-1, *W.shape[-2:])
+    return torch.baddbmm(matrices, matrices, matrices.mH @ matrices, beta=1.5, alpha=-0.5).view_as(W)

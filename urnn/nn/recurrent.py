@@ -177,9 +177,9 @@ class Recurrent(ComplexModule):
         return V.new_zeros(rows, self.hidden_size)
 
     def _run(
-        self, suffix: str, x: Tensor, h_0: Tensor | None, lengths: Tensor | None = None, reverse: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """One direction over x (T, B, m): states (T, B, N) and the last one (B, N)."""
+        self, suffix: str, x: Tensor, h_0: Tensor | None, lengths: Tensor | None = None, **options: Any
+    ) -> tuple[Tensor | None, Tensor]:
+        """One direction over x (T, B, m): states (T, B, N), or None, and the last one (B, N)."""
         V: Tensor = getattr(
             self, f"weight_ih{suffix}"
         )  # not by _parameters: pruning and torch's parametrize move weights
@@ -197,9 +197,9 @@ class Recurrent(ComplexModule):
             self._start(suffix, x.shape[1]) if h_0 is None else h_0,
             lengths,
             nonlinearity=self.nonlinearity,
-            reverse=reverse,
             half_gradient=self.half_gradient,
             backend=self.backend,
+            **options,
         )
 
     def extra_repr(self) -> str:

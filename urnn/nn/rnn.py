@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from urnn._checks import check_int, check_number, format_shape
 from urnn.nn.recurrent import Recurrent
+from urnn.ops import check_checkpoint
 from urnn.parametrizations import Parametrization
 
 
@@ -33,12 +34,18 @@ class UnitaryRNN(Recurrent):
         bias_constraint: None, or ``"nonpositive"`` for b <= 0, with which each step is 1-Lipschitz in the state (except
             with ``"hard"``, which jumps).
         backend: how the recurrence is computed: ``"auto"``, or a name in ``urnn.ops.BACKENDS``, or ``"reference"``.
+        return_sequence: whether the states of all steps are returned. Without, the first result is None in their
+            place, and h_n is as ever.
+        checkpoint: ``"sqrt"`` keeps O(sqrt T) states of the last layer for the backward pass instead of T, and
+            computes the others anew. For ``return_sequence=False``: states that are returned are in memory anyway. The
+            layers below keep all theirs, which the layer above reads.
         device: where the parameters lie.
         dtype: float32/complex64 or float64/complex128; None means PyTorch's default precision.
 
     Shape (T steps, B rows, D directions, L layers; B is absent for unbatched input):
         x (T, B, M), real or complex, or a ``PackedSequence``; h_0 (D L, B, N), complex.
-        Returns h (T, B, D N) or a ``PackedSequence``, and h_n (D L, B, N), the state after each row's last step.
+        Returns h (T, B, D N) or a ``PackedSequence`` (None without ``return_sequence``), and h_n (D L, B, N), the state
+        after each row's last step.
 
     Attributes:
         weight_ih_l0 (V), weight_hh_l0 (W), bias_l0 (b), initial_state_l0 (h_0), with ``_l1`` ... for further layers
@@ -65,6 +72,8 @@ class UnitaryRNN(Recurrent):
         initial_state: str = "learned",
         bias_constraint: str | None = None,
         backend: str = "auto",
+        return_sequence: bool = True,
+        checkpoint: str | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -82,9 +91,17 @@ class UnitaryRNN(Recurrent):
         )
         self.num_layers = check_int("num_layers", num_layers, 1)
         check_number("dropout", dropout, 0.0, 1.0)
-        for name, value in (("batch_first", batch_first), ("bidirectional", bidirectional)):
+        flags = {"batch_first": batch_first, "bidirectional": bidirectional, "return_sequence": return_sequence}
+        for name, value in flags.items():
             if not isinstance(value, bool):
                 raise TypeError(f"{name}: expected a bool, got {type(value).__name__}")
+        self.return_sequence, self.checkpoint = return_sequence, check_checkpoint(checkpoint, backend)
+        if checkpoint is not None and return_sequence:
+            warnings.warn(
+                f"checkpoint: returned states are in memory anyway, so {checkpoint!r} has no effect with "
+                "return_sequence=True",
+                stacklevel=2,
+            )
         if dropout and num_layers == 1:
             warnings.warn(f"dropout: works between layers, so {dropout} has no effect with num_layers=1", stacklevel=2)
         self.batch_first, self.dropout, self.bidirectional = batch_first, float(dropout), bidirectional
@@ -104,8 +121,10 @@ class UnitaryRNN(Recurrent):
     def flatten_parameters(self) -> None:
         """Does nothing; it is here because code written for ``nn.GRU`` calls it."""
 
-    def forward(self, x: Tensor | PackedSequence, h_0: Tensor | None = None) -> tuple[Tensor | PackedSequence, Tensor]:
-        """States of the last layer at all steps, and the last states of all layers."""
+    def forward(
+        self, x: Tensor | PackedSequence, h_0: Tensor | None = None
+    ) -> tuple[Tensor | PackedSequence | None, Tensor]:
+        """States of the last layer at all steps (None without ``return_sequence``), and last states of all layers."""
         if isinstance(x, PackedSequence):
             return self._forward_packed(x, h_0)
         x = self._check_input(x)
@@ -124,10 +143,10 @@ class UnitaryRNN(Recurrent):
             h_0 = self._check_h_0(h_0, x.shape[1] if batched else None)
         h, h_n = self._run_layers(x, h_0, None)
         if not batched:
-            return h.squeeze(1), h_n.squeeze(1)
-        return h.transpose(0, 1) if self.batch_first else h, h_n
+            return None if h is None else h.squeeze(1), h_n.squeeze(1)
+        return h.transpose(0, 1) if self.batch_first and h is not None else h, h_n
 
-    def _forward_packed(self, packed: PackedSequence, h_0: Tensor | None) -> tuple[PackedSequence, Tensor]:
+    def _forward_packed(self, packed: PackedSequence, h_0: Tensor | None) -> tuple[PackedSequence | None, Tensor]:
         """Rows keep the caller's order inside; only the packed output goes back to the order of ``packed``."""
         data = self._check_input(packed.data)
         if data.dim() != 2 or data.shape[-1] != self.input_size:
@@ -139,6 +158,8 @@ class UnitaryRNN(Recurrent):
         if h_0 is not None:
             h_0 = self._check_h_0(h_0, x.shape[1])
         h, h_n = self._run_layers(x, h_0, lengths.to(x.device))
+        if h is None:
+            return None, h_n
         if packed.sorted_indices is not None:
             h, lengths = h.index_select(1, packed.sorted_indices), lengths[packed.sorted_indices.cpu()]
         repacked = pack_padded_sequence(_as_real(h), lengths)
@@ -150,25 +171,49 @@ class UnitaryRNN(Recurrent):
         h = self._check_state("h_0", h_0, (len(self._suffixes), *batch, self.hidden_size), self.weight_ih_l0)
         return h.unsqueeze(1) if rows is None else h
 
-    def _run_layers(self, x: Tensor, h_0: Tensor | None, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _run_layers(self, x: Tensor, h_0: Tensor | None, lengths: Tensor | None) -> tuple[Tensor | None, Tensor]:
         directions = 2 if self.bidirectional else 1
         last = []
+        states: list[Tensor] = []
         for layer in range(self.num_layers):
-            if layer and self.dropout and self.training:
-                x = x * nn.functional.dropout(torch.ones_like(x.real), self.dropout)
+            if layer:
+                x = _side_by_side(states)
+                if self.dropout and self.training:
+                    x = x * nn.functional.dropout(torch.ones_like(x.real), self.dropout)
+            return_sequence = self.return_sequence or layer < self.num_layers - 1
             states = []
             for direction in range(directions):
                 place = layer * directions + direction
                 start = None if h_0 is None else h_0[place]
-                h, h_n = self._run(self._suffixes[place], x, start, lengths, reverse=direction == 1)
-                states.append(h)
+                h, h_n = self._run(
+                    self._suffixes[place],
+                    x,
+                    start,
+                    lengths,
+                    reverse=direction == 1,
+                    return_sequence=return_sequence,
+                    checkpoint=self.checkpoint,
+                )
+                if h is not None:
+                    states.append(h)
                 last.append(h_n)
-            x = states[0] if directions == 1 else torch.cat(states, -1)  # (T, B, D N)
-        return x, torch.stack(last)
+        return _side_by_side(states) if states else None, torch.stack(last)
 
     def _extra(self) -> list[str]:
-        fields = {"num_layers": 1, "batch_first": False, "dropout": 0.0, "bidirectional": False}
+        fields = {
+            "num_layers": 1,
+            "batch_first": False,
+            "dropout": 0.0,
+            "bidirectional": False,
+            "return_sequence": True,
+            "checkpoint": None,
+        }
         return [f"{name}={getattr(self, name)!r}" for name, default in fields.items() if getattr(self, name) != default]
+
+
+def _side_by_side(states: list[Tensor]) -> Tensor:
+    """The states of all directions as (T, B, D N)."""
+    return states[0] if len(states) == 1 else torch.cat(states, -1)
 
 
 def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:

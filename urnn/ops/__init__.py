@@ -3,6 +3,7 @@
 from urnn.ops.backends import BACKEND_NAMES, BACKENDS, Backend, Problem, check_backend
 from urnn.ops.nonlinearity import NONLINEARITIES
 from urnn.ops.recurrence import recurrence
+from urnn.ops.segments import check_checkpoint
 
 __all__ = [
     "BACKENDS",
@@ -11,5 +12,6 @@ __all__ = [
     "Backend",
     "Problem",
     "check_backend",
+    "check_checkpoint",
     "recurrence",
 ]

@@ -6,8 +6,10 @@ folder) here and one line in ``BACKENDS``; the contract tests then run it.
 
 import importlib
 import importlib.util
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
@@ -37,10 +39,14 @@ class Kernels(Protocol):
 
 @dataclass(frozen=True)
 class Backend:
-    """``why_not(problem)`` is None or the reason why the backend cannot serve; ``module`` is imported on first use."""
+    """``why_not(problem)`` is None or the reason why the backend cannot serve; ``module`` is imported on first use.
+
+    ``device`` names the devices for which users count on it: where it cannot serve these, ``auto`` says so once.
+    """
 
     module: str
     why_not: Callable[[Problem], str | None]
+    device: str | None = None
 
     def load(self) -> Kernels:
         """Import the kernels. An error in there is never swallowed."""
@@ -57,7 +63,26 @@ def _cpu_limits(problem: Problem) -> str | None:
     return None
 
 
+def _gpu_limits(problem: Problem) -> str | None:
+    if problem.device.type != "cuda":
+        return f"it computes on an NVIDIA GPU, and the tensors are on {problem.device}"
+    if torch.version.hip is not None:
+        return "it needs an NVIDIA GPU, and this is a ROCm build of PyTorch"
+    if problem.dtype != torch.complex64:
+        return f"it computes in single precision, and W is {problem.dtype}"
+    if problem.nonlinearity == "modrelu_epsilon":
+        return "nonlinearity='modrelu_epsilon' has no compiled form; modrelu and hard have"
+    if problem.n > 1024:
+        return f"it serves hidden sizes up to 1024, not {problem.n}"
+    if torch.cuda.get_device_capability(problem.device) < (8, 0):
+        return "it needs a GPU of compute capability 8.0 (Ampere) or later"
+    if importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.bindings") is None:
+        return "cuda-bindings is not installed. pip install 'urnn[gpu]' adds it"
+    return None
+
+
 BACKENDS: dict[str, Backend] = {  # tried in this order by backend="auto"
+    "gpu": Backend("urnn.ops.gpu", _gpu_limits, "cuda"),
     "cpu": Backend("urnn.ops.cpu", _cpu_limits),
     "explicit": Backend("urnn.ops.explicit", lambda _: None),
 }
@@ -76,4 +101,14 @@ def choose(backend: str, problem: Problem) -> Kernels:
         if reason := BACKENDS[backend].why_not(problem):
             raise ValueError(f"backend: {backend!r} cannot serve here: {reason}. backend='auto' takes one that can.")
         return BACKENDS[backend].load()
-    return next(b for b in BACKENDS.values() if b.why_not(problem) is None).load()
+    for name, row in BACKENDS.items():
+        if (reason := row.why_not(problem)) is None:
+            return row.load()
+        if row.device == problem.device.type:
+            _warn_once(f"backend: 'auto' passes over {name!r}, which is fast: {reason}")
+    raise AssertionError("unreachable: 'explicit' can always serve")
+
+
+@cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, stacklevel=2)

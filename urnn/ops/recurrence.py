@@ -18,6 +18,7 @@ from urnn.ops.backends import check_backend
 from urnn.ops.layout import exact_types
 from urnn.ops.nonlinearity import NONLINEARITIES
 from urnn.ops.registration import Recurrence
+from urnn.ops.segments import check_checkpoint
 
 
 def recurrence(
@@ -32,7 +33,9 @@ def recurrence(
     reverse: bool = False,
     half_gradient: bool = False,
     backend: str = "auto",
-) -> tuple[Tensor, Tensor]:
+    checkpoint: str | None = None,
+    return_sequence: bool = True,
+) -> tuple[Tensor | None, Tensor]:
     r"""Run ``h_t = sigma_b(W h_{t-1} + V x_t)`` over a sequence (Eq. 1).
 
     A row with ``lengths`` below T takes part while t < length; beyond that its output is 0 and its state stands. With
@@ -49,9 +52,12 @@ def recurrence(
         reverse: run backward in time.
         half_gradient: keep only the part of W's gradient that the released code keeps. For comparisons.
         backend: one of ``BACKENDS``, ``reference``, or ``auto``.
+        checkpoint: ``"sqrt"`` keeps O(sqrt T) states for the backward pass, which computes the others anew. It needs
+            ``return_sequence=False``; the returned states are in memory anyway, and with them it changes nothing.
+        return_sequence: whether the states of all steps are returned.
 
     Returns:
-        h (T, [E,] B, n) and the state after the last step ([E,] B, n).
+        h (T, [E,] B, n), or None without ``return_sequence``, and the state after the last step ([E,] B, n).
 
     >>> W = torch.eye(2, dtype=torch.complex64)
     >>> h, h_n = recurrence(torch.ones(3, 1, 2).cfloat(), None, W, torch.zeros(2), torch.zeros(1, 2).cfloat())
@@ -60,6 +66,9 @@ def recurrence(
     """
     check_choice("nonlinearity", nonlinearity, NONLINEARITIES)
     check_backend("backend", backend)
+    check_checkpoint(checkpoint, backend)
+    if not isinstance(return_sequence, bool):
+        raise TypeError(f"return_sequence: expected a bool, got {type(return_sequence).__name__}")
     if half_gradient and backend == "reference":
         raise ValueError(
             "half_gradient: expected False with backend='reference', whose gradient is autograd's, got True"
@@ -74,10 +83,13 @@ def recurrence(
         with exact_types(x):
             h, h_n = reference.recurrence(x, weight_ih, weight_hh, bias, h_0, lengths, nonlinearity, reverse)
     else:
+        kept = None if return_sequence else checkpoint
         h, h_n = Recurrence.apply(  # type: ignore[no-untyped-call]
-            x, weight_ih, weight_hh, bias, h_0, lengths, nonlinearity, reverse, half_gradient, backend
+            x, weight_ih, weight_hh, bias, h_0, lengths, nonlinearity, reverse, half_gradient, backend, kept
         )
-    return (h.squeeze(1), h_n.squeeze(0)) if single else (h, h_n)
+    if single:
+        h, h_n = h.squeeze(1), h_n.squeeze(0)
+    return h if return_sequence else None, h_n
 
 
 def _check_tensors(x: Tensor, V: Tensor | None, W: Tensor, b: Tensor, h_0: Tensor, lengths: Tensor | None) -> None:

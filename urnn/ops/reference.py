@@ -20,12 +20,12 @@ def recurrence(
     """h_t = sigma_b(W h_{t-1} + V x_t) for each row while t < its length; then the state stands and the output is 0."""
     sigma = NONLINEARITIES[nonlinearity].forward
     u = project(x, V)  # (T, E, B, n)
-    T = u.shape[0]
+    T, steps = u.shape[0], u.unbind()
     b = b.unsqueeze(-2)  # (E, 1, n)
     h = h_0
     outputs = []
     for t in reversed(range(T)) if reverse else range(T):
-        new = sigma(h @ W.mT + u[t], b)
+        new = sigma(h @ W.mT + steps[t], b)
         if lengths is None:
             h = new
             outputs.append(h)

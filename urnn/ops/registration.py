@@ -10,6 +10,11 @@ Under a dispatch mode (torch.compile runs a compiled graph under one, a FLOP cou
 conjugate: tensors arrive with the bit set, and element-wise operations inside ignore it. So both operators resolve
 what they are given, and their kernels use ``torch.conj_physical``. And a complex tensor that is a view of real numbers
 cannot enter torch.compile as an input (torch 2.13), so what they return is no view.
+
+Note [What is kept]
+The first result is what the backward pass needs: the states of all steps, or with a checkpoint the state that enters
+each segment. The loop over segments is inside the operators: torch.compile would see in it the same states computed
+twice, and keep the first.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,16 +24,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from urnn.ops import segments
 from urnn.ops.backends import Problem, choose
 from urnn.ops.layout import exact_types, final_state
 
-_SETTINGS = "str nonlinearity, bool reverse, bool half_gradient, str backend"
+_SETTINGS = "str nonlinearity, bool reverse, bool half_gradient, str backend, str? checkpoint=None"
 _library = torch.library.Library("urnn", "DEF")
 _library.define(
     f"recurrence(Tensor x, Tensor? V, Tensor W, Tensor b, Tensor h_0, Tensor? lengths, {_SETTINGS}) -> (Tensor, Tensor)"
 )
 _library.define(
-    "recurrence_backward(Tensor? grad_h, Tensor? grad_h_n, Tensor h, Tensor x, Tensor? V, Tensor W, Tensor b, "
+    "recurrence_backward(Tensor? grad_h, Tensor? grad_h_n, Tensor kept, Tensor x, Tensor? V, Tensor W, Tensor b, "
     f"Tensor h_0, Tensor? lengths, bool need_dx, {_SETTINGS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 
@@ -56,9 +62,12 @@ def _forward(
     reverse: bool,
     half_gradient: bool,
     backend: str,
+    checkpoint: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     kernels = choose(backend, Problem(W.device, W.dtype, W.shape[-1], nonlinearity))
     with exact_types(x):
+        if checkpoint is not None:
+            return segments.forward(kernels, x, V, W, b, h_0, lengths, nonlinearity, reverse)
         h = kernels.forward(x, V, W, b, h_0, lengths, nonlinearity, reverse)
         return h, final_state(h, h_0, lengths, reverse)
 
@@ -67,7 +76,7 @@ def _forward(
 def _backward(
     grad_h: Tensor | None,
     grad_h_n: Tensor | None,
-    h: Tensor,
+    kept: Tensor,
     x: Tensor,
     V: Tensor | None,
     W: Tensor,
@@ -79,25 +88,43 @@ def _backward(
     reverse: bool,
     half_gradient: bool,
     backend: str,
+    checkpoint: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     kernels = choose(backend, Problem(W.device, W.dtype, W.shape[-1], nonlinearity))
+    settings = nonlinearity, reverse, half_gradient, need_dx
     with exact_types(x):
-        dx, dV, dW, db, dh_0 = kernels.backward(
-            grad_h, grad_h_n, h, x, V, W, b, h_0, lengths, nonlinearity, reverse, half_gradient, need_dx
-        )
+        if checkpoint is not None:
+            gradients = segments.backward(kernels, grad_h_n, kept, x, V, W, b, lengths, *settings)
+        else:
+            gradients = kernels.backward(grad_h, grad_h_n, kept, x, V, W, b, h_0, lengths, *settings)
+    dx, dV, dW, db, dh_0 = gradients
     dx = x.new_empty(0) if dx is None else dx
     dV = x.new_empty(0) if dV is None else dV.contiguous()
     return dx, dV, dW.contiguous(), db, dh_0
 
 
-def _forward_fake(x: Tensor, V: Tensor | None, W: Tensor, b: Tensor, h_0: Tensor, *_: object) -> tuple[Tensor, Tensor]:
-    return W.new_empty((x.shape[0], *h_0.shape)), W.new_empty(h_0.shape)
+def _forward_fake(
+    x: Tensor,
+    V: Tensor | None,
+    W: Tensor,
+    b: Tensor,
+    h_0: Tensor,
+    lengths: Tensor | None,
+    nonlinearity: str,
+    reverse: bool,
+    half_gradient: bool,
+    backend: str,
+    checkpoint: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    T = x.shape[0]
+    kept = T if checkpoint is None else segments.segment_count(T)
+    return W.new_empty((kept, *h_0.shape)), W.new_empty(h_0.shape)
 
 
 def _backward_fake(
     grad_h: Tensor | None,
     grad_h_n: Tensor | None,
-    h: Tensor,
+    kept: Tensor,
     x: Tensor,
     V: Tensor | None,
     W: Tensor,
@@ -164,7 +191,7 @@ class _Backward(torch.autograd.Function):
     def forward(
         grad_h: Tensor | None,
         grad_h_n: Tensor | None,
-        h: Tensor,
+        kept: Tensor,
         x: Tensor,
         V: Tensor | None,
         W: Tensor,
@@ -176,10 +203,10 @@ class _Backward(torch.autograd.Function):
         reverse: bool,
         half_gradient: bool,
         backend: str,
+        checkpoint: str | None,
     ) -> Any:
-        return torch.ops.urnn.recurrence_backward(
-            grad_h, grad_h_n, h, x, V, W, b, h_0, lengths, need_dx, nonlinearity, reverse, half_gradient, backend
-        )
+        settings = nonlinearity, reverse, half_gradient, backend, checkpoint
+        return torch.ops.urnn.recurrence_backward(grad_h, grad_h_n, kept, x, V, W, b, h_0, lengths, need_dx, *settings)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -210,8 +237,10 @@ class Recurrence(torch.autograd.Function):
         reverse: bool,
         half_gradient: bool,
         backend: str,
+        checkpoint: str | None,
     ) -> Any:
-        return torch.ops.urnn.recurrence(x, V, W, b, h_0, lengths, nonlinearity, reverse, half_gradient, backend)
+        settings = nonlinearity, reverse, half_gradient, backend, checkpoint
+        return torch.ops.urnn.recurrence(x, V, W, b, h_0, lengths, *settings)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -221,8 +250,8 @@ class Recurrence(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_h: Tensor | None, grad_h_n: Tensor | None) -> Any:
-        x, V, W, b, h_0, lengths, h = ctx.saved_tensors
+        x, V, W, b, h_0, lengths, kept = ctx.saved_tensors
         need_dx = ctx.needs_input_grad[0]
-        inputs = (grad_h, grad_h_n, h, x, V, W, b, h_0, lengths, need_dx, *ctx.settings)
+        inputs = (grad_h, grad_h_n, kept, x, V, W, b, h_0, lengths, need_dx, *ctx.settings)
         dx, dV, dW, db, dh_0 = _Backward.apply(*inputs)  # type: ignore[no-untyped-call]
         return dx if need_dx else None, dV if V is not None else None, dW, db, dh_0, *[None] * (1 + len(ctx.settings))

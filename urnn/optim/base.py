@@ -6,6 +6,11 @@ torch.optim's own step, in the groups that they are in. Those with the mark move
 direction of the Lie algebra (``_direction``), the group says how (Cayley or exponential step, rate, polish). The mark
 is read at each step and not at construction.
 
+Note [Steps that are too long for a CUDA graph]
+On a GPU the Cayley step consists of products, as many as its length asks for, and of a solve where it is too long. In a
+CUDA graph their number is fixed. There a matrix whose step turns out too long stays where it is and is counted, on the
+device: ``failed_steps``. Its moments have taken in the gradient all the same. NaN is not skipped: it reaches W.
+
 Note [Rates]
 ``unitary_lr=None`` follows the group's ``lr``. A number is the rate that goes with the ``lr`` at which the group was
 added: whatever changes ``lr`` afterwards, a scheduler or a line of the training loop, scales it in proportion.
@@ -21,7 +26,14 @@ from torch.optim.optimizer import ParamsT
 
 from urnn._checks import check_choice, check_number
 from urnn._module import is_unitary, mark_unitary
-from urnn.linalg import cayley_step, exponential_step, full_precision, newton_schulz
+from urnn.linalg import (
+    captured_cayley_step,
+    cayley_step,
+    cayley_step_by_products,
+    exponential_step,
+    full_precision,
+    newton_schulz,
+)
 
 STEPS: dict[str, Callable[..., Tensor]] = {"cayley": cayley_step, "exponential": exponential_step}
 Closure = Callable[[], float]
@@ -122,6 +134,15 @@ class UnitaryOptimizer(torch.optim.Optimizer):
         self._step_unitary()
         return loss
 
+    def failed_steps(self) -> Tensor:
+        """How many steps in CUDA graphs left their matrix where it was, as they were too long: an integer tensor.
+
+        It lies on the device of the unitary parameters; ``int`` waits for it. Where it grows the rate is too high:
+        lower ``unitary_lr``, or do not capture the step. Outside of graphs no step fails.
+        """
+        counts = [state["failed"].sum() for state in self.state.values() if "failed" in state]
+        return torch.stack([count.to(counts[0].device) for count in counts]).sum() if counts else torch.tensor(0)
+
     def _step_ordinary(self) -> None:
         """torch.optim's own step. Its profiling wrapper is left out: it would run the hooks of this optimizer twice."""
         step = super().step.__func__  # type: ignore[attr-defined]
@@ -143,6 +164,8 @@ class UnitaryOptimizer(torch.optim.Optimizer):
                 state.clear()  # torch.optim's own convention: the count lies on the CPU, except for CUDA graphs
                 device = p.device if group.get("capturable") else "cpu"
                 state.update(step=torch.zeros((), device=device), **self._new_state(group, p))
+            if "failed" not in state:
+                state["failed"] = torch.zeros(p.shape[:-2], dtype=torch.int64, device=p.device)
             age = None if group.get("capturable") else int(state["step"])
             buckets.setdefault((p.shape[-1], p.dim(), p.dtype, p.device, age), []).append(p)
         return list(buckets.values())
@@ -152,22 +175,30 @@ class UnitaryOptimizer(torch.optim.Optimizer):
         steps = [self.state[p]["step"].add_(1) for p in parameters]
         if not group.get("capturable"):
             return float(steps[0])
+        if len(steps) == 1:
+            return steps[0].expand(parameters[0].shape[:-2].numel())
         return torch.cat([step.expand(p.shape[:-2].numel()) for step, p in zip(steps, parameters, strict=True)])
 
     def _move(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
         """Move parameters of one size together, as one batch of matrices."""
         step = self._count(group, parameters)
         leading = parameters[0].dim() - 2
-        kept = {key: [self.state[p][key] for p in parameters] for key in self.state[parameters[0]] if key != "step"}
+        remembered = self.state[parameters[0]].keys() - {"step", "failed"}
+        kept = {key: [self.state[p][key] for p in parameters] for key in sorted(remembered)}
         state = {key: _merge(tensors, tensors[0].dim() - leading) for key, tensors in kept.items()}
         W = _merge(parameters, 2)
         G = _merge([p.grad for p in parameters if p.grad is not None], 2)
         with full_precision():
             A = self._direction(group, W, -G if group.get("maximize") else G, state, step)
-            W = STEPS[group["unitary_step"]](W, A, self._rate(group))
+            moved, failed = _moved(group["unitary_step"], W, A, self._rate(group))
             if group["polish"]:
-                W = newton_schulz(W)
-        _split(W, parameters)
+                moved = newton_schulz(moved)
+        if failed is not None:
+            moved = torch.where(failed[:, None, None], W, moved, out=W)
+            sizes = [p.shape[:-2].numel() for p in parameters]
+            for p, fresh in zip(parameters, failed.split(sizes), strict=True):
+                self.state[p]["failed"].add_(fresh.view(p.shape[:-2]))
+        _split(moved, parameters)
         for key, tensors in kept.items():
             _split(state[key], tensors)
 
@@ -176,11 +207,26 @@ class UnitaryOptimizer(torch.optim.Optimizer):
         if group["unitary_lr"] is None:
             rate: float | Tensor = self.unitary_factor * group["lr"]
             return rate
-        if isinstance(group["lr"], Tensor) or group["reference_lr"]:
+        if isinstance(group["reference_lr"], Tensor) or group["reference_lr"]:
             scaled: float | Tensor = group["unitary_lr"] * (group["lr"] / group["reference_lr"])
             return scaled
         constant: float | Tensor = group["unitary_lr"]
         return constant
+
+
+def _moved(kind: str, W: Tensor, A: Tensor, rate: float | Tensor) -> tuple[Tensor, Tensor | None]:
+    """``W`` after the step and, in a CUDA graph, for which matrices it was too long."""
+    if kind == "cayley" and _capturing(W):
+        return captured_cayley_step(W, A, rate)
+    if kind == "cayley" and W.is_cuda:  # on a CPU the solve is fast enough
+        moved = cayley_step_by_products(W, A, rate)
+        if moved is not None:
+            return moved, None
+    return STEPS[kind](W, A, rate), None
+
+
+def _capturing(W: Tensor) -> bool:
+    return W.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _merge(tensors: list[Tensor], inner: int) -> Tensor:

@@ -4,6 +4,8 @@ A lies in the Lie algebra at the identity, because the step multiplies from the 
 live in one space and need no transport. All tensors carry the ensemble dimension E in front.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -33,7 +35,8 @@ def normalized(A: Tensor, state: dict[str, Tensor], betas: tuple[float, float], 
     Both are corrected for their start at 0. A is (E, n, n); ``step``, a number or (E,), counts from 1.
     """
     mean_decay, square_decay = betas
-    state["square"].lerp_(torch.view_as_real(A).square().sum(-1).mean((-2, -1)), 1 - square_decay)
+    norm = torch.linalg.vector_norm(A, dim=(-2, -1))
+    state["square"].mul_(square_decay).addcmul_(norm, norm, value=(1 - square_decay) / A.shape[-1] ** 2)
     scale = (state["square"] / _correction(square_decay, step, A)).sqrt() + EPS
     if mean_decay:
         A = state["mean"].lerp_(A, 1 - mean_decay)
@@ -42,11 +45,11 @@ def normalized(A: Tensor, state: dict[str, Tensor], betas: tuple[float, float], 
 
 
 def _correction(decay: float, step: float | Tensor, A: Tensor) -> float | Tensor:
-    """``1 - decay^step``, from powers in double: in single precision most digits would cancel at the first steps."""
+    """``1 - decay^step``; as a difference of two numbers near 1 it would lose most digits at the first steps."""
+    exponent = math.log(decay) if decay else -math.inf
     if isinstance(step, Tensor):
-        return (1 - decay ** step.double()).to(A.real.dtype)
-    correction: float = 1 - decay**step
-    return correction
+        return -torch.expm1(step.to(A.real.dtype) * exponent)
+    return -math.expm1(step * exponent)
 
 
 def elementwise_rms(G: Tensor, square: Tensor, decay: float, eps: float) -> Tensor:

@@ -104,6 +104,26 @@ class SGD(UnitaryOptimizer, torch.optim.SGD):
         self._step_unitary()  # of the groups without a search
         return loss
 
+    def _step_ordinary(self) -> None:
+        """Also at a rate that is a tensor, which torch's code would read: of a step at rate 1 that part is taken.
+
+        What torch's SGD keeps in its state does not depend on the rate.
+        """
+        groups = [group for group in self.param_groups if isinstance(group["lr"], Tensor)]
+        rates = [group["lr"] for group in groups]
+        ordinary = [[p for p in g["params"] if p.grad is not None and not is_unitary(p)] for g in groups]
+        starts = [[p.clone() for p in parameters] for parameters in ordinary]
+        for group in groups:
+            group["lr"] = 1.0
+        try:
+            super()._step_ordinary()
+        finally:
+            for group, rate in zip(groups, rates, strict=True):
+                group["lr"] = rate
+        for rate, parameters, before in zip(rates, ordinary, starts, strict=True):
+            for p, start in zip(parameters, before, strict=True):
+                p.sub_(start).mul_(rate).add_(start)
+
     def _buckets(self, group: Mapping[str, Any]) -> list[list[Tensor]]:
         return [] if group["line_search"] else super()._buckets(group)
 

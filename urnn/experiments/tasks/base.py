@@ -46,6 +46,9 @@ class Problem:
     baseline: float | None = None
     """Loss of a model without memory; with one, a run is solved once its loss is far below it."""
 
+    kinds: int = 1
+    """How many shapes batches may have; on a GPU each has a graph of its own."""
+
     def __init__(self, config: "Config") -> None:
         self.config = config
         self._epoch = -1

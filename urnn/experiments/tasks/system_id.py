@@ -86,7 +86,7 @@ class SystemIdProblem(Problem):
 
     def __init__(self, task: SystemId, config: "Config") -> None:
         super().__init__(config)
-        self.task, self.n = task, config.hidden
+        self.task, self.n, self.kinds = task, config.hidden, task.time_steps
         self.learners = config.model.split(",")
         for name in self.learners:
             if name not in PARAMETRIZATIONS:
@@ -163,7 +163,9 @@ class SystemIdProblem(Problem):
         h_0 = x.new_zeros(members, B, n)
         x = x.unsqueeze(1).expand(T, members, B, n)
         bias = self.bias.expand(members, n)
-        return recurrence(x, None, W, bias, h_0, backend=self.config.backend)[0]
+        h, _ = recurrence(x, None, W, bias, h_0, backend=self.config.backend)
+        assert h is not None
+        return h
 
     def evaluate(self, model: nn.Module) -> dict[str, list[float]]:
         """Normalized MSE of each member on the validation and on the test set."""
