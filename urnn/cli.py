@@ -63,12 +63,18 @@ def demo(
 
 @app.command()
 def train(
-    task: Annotated[str | None, typer.Argument(help="copy or sysid.")] = None,
+    task: Annotated[str | None, typer.Argument(help="copy, sysid or mnist.")] = None,
     preset: Annotated[str | None, typer.Option(help="A cell of a table or figure, such as sysid-N8.")] = None,
     recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
     model: Annotated[str | None, typer.Option(help="A family of unitary matrices, or lstm, gru, rnn.")] = None,
     hidden: Annotated[int | None, typer.Option(help="N, size of the hidden state.")] = None,
     time_steps: Annotated[int | None, typer.Option("--T", help="T, steps of the task.")] = None,
+    permuted: Annotated[
+        bool, typer.Option("--permuted", help="mnist: pixels in a random order, always the same.")
+    ] = False,
+    data: Annotated[
+        str | None, typer.Option(help="mnist: folder of its four files; without it they are downloaded.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of all random numbers.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default: one below runs/.")] = None,
@@ -85,7 +91,8 @@ def train(
     from urnn.experiments.train import train as train_in
 
     console = Console()
-    flags = {"model": model, "hidden": hidden, "time_steps": time_steps, "seed": seed, "device": device}
+    flags = {"model": model, "hidden": hidden, "time_steps": time_steps, "seed": seed, "device": device, "data": data}
+    flags["order"] = "permuted" if permuted else None
     own = {name: value for name, value in flags.items() if value is not None}
     if resume is not None:
         if task or preset or own or pairs or out:
@@ -100,14 +107,17 @@ def train(
             for key, known in all_settings(name).items():
                 console.print(f"{key} = {config.flat()[key]}    {known.help}", highlight=False, markup=False)
             return
-        label = preset.replace("/", "-") if preset else f"{name}-{config.model.replace(',', '-')}-{config.hidden}"
+        label = f"{name}{'-permuted' * permuted}-{config.model.replace(',', '-')}-{config.hidden}"
+        label = preset.replace("/", "-") if preset else label
         folder = RunFolder.create(out or Path("runs") / f"{label}-{recipe}-seed-{config.seed}", config)
     summarize(folder, train_in(folder, console), console)
 
 
 @app.command()
 def reproduce(
-    target: Annotated[str, typer.Argument(help="table1, table1-large, capacity, figure1, figure1-long, all.")],
+    target: Annotated[
+        str, typer.Argument(help="table1, table3, figure1, figure3, others of docs/experiments.md, or all.")
+    ],
     recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
     jobs: Annotated[int, typer.Option(help="Runs at a time; they share the CPU cores.")] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -116,6 +126,7 @@ def reproduce(
     ),
     results: Annotated[Path, typer.Option(help="Folder for the figures that the page is made from.")] = Path("results"),
     docs: Annotated[Path, typer.Option(help="Folder for the page, results.md.")] = Path("docs"),
+    data: Annotated[str | None, typer.Option(help="Folder of the data; without it they are downloaded.")] = None,
     pairs: Annotated[list[str], typer.Option("--set", help="A setting for all runs, KEY=VALUE.")] = [],  # noqa: B006
 ) -> None:
     """Run a table or figure of the paper: all of its cells, and then the page that shows them."""
@@ -124,7 +135,9 @@ def reproduce(
 
     console = Console()
     failed: dict[str, str] = {}
-    for name in presets.GRIDS if target == "all" else (target,):
+    if data is not None:
+        pairs = [*pairs, f"data={data}"]
+    for name in presets.GRIDS if target == "all" else (presets.ALIASES.get(target, target),):
         cells = grid.cells_of(name, recipe, out, jobs, device, pairs)
         failed |= grid.run_grid(cells, jobs, console)
         console.print(f"Figures: {tables.write_results(name, recipe, cells, results)}", highlight=False, soft_wrap=True)

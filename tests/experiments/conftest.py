@@ -25,6 +25,17 @@ TINY: dict[str, dict[str, Any]] = {
         "validation_sequences": 5,
         "test_sequences": 5,
     },
+    "mnist": {
+        "checksums": False,
+        "train_images": 40,
+        "validation_images": 10,
+        "test_images": 12,
+        "epochs": 0,
+        "hidden": 6,
+        "batch_size": 5,
+        "max_iterations": 12,
+        "eval_every": 4,
+    },
 }
 """Settings that make a task tiny."""
 SMALL = {"log_every": 2, "checkpoint_every": 4, "threads": 1, "tensorboard": False}
@@ -32,6 +43,11 @@ SMALL = {"log_every": 2, "checkpoint_every": 4, "threads": 1, "tensorboard": Fal
 
 def _tiny(task: str, recipe: str = "best", **own: Any) -> Config:
     return prepare(configure(recipe, task=task, own={**TINY[task], **SMALL, **own}))
+
+
+@pytest.fixture(autouse=True)
+def _toy_files(toy_mnist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TINY["mnist"], "data", str(toy_mnist))
 
 
 def _timeless(value: Any) -> Any:

@@ -28,6 +28,12 @@ RUNS = {
     "lstm, clipped": ("copy", {"model": "lstm", "clip_value": 0.01, "clip_norm": 0.01}),
     "system identification": ("sysid", {"model": "full,restricted"}),
     "system identification, paper": ("sysid", {"model": "full,restricted", "recipe": "paper", "max_iterations": 12}),
+    "mnist, dropout": ("mnist", {"dropout": 0.2, "label_smoothing": 0.1}),
+    "mnist, two layers, paper": (
+        "mnist",
+        {"recipe": "paper", "num_layers": 2, "readout": "times", "readout_states": 3},
+    ),
+    "mnist, lstm": ("mnist", {"model": "lstm", "readout": "mean", "readout_states": 3}),
 }
 
 
@@ -225,7 +231,7 @@ def test_a_device_that_is_not_there_is_named(tiny):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("task", ["copy", "sysid"])
+@pytest.mark.parametrize("task", ["copy", "sysid", "mnist"])
 def test_a_run_on_a_gpu(run, task):
     torch.use_deterministic_algorithms(False)
     result = run(task, device="cuda", max_iterations=20)[1]

@@ -99,6 +99,10 @@ class Config:
         own = {name: getattr(self, name) for name in settings_of(Config) if name != "problem"}
         return {"task": self.task, **asdict(self.problem), **own}
 
+    def places(self) -> set[str]:
+        """Names of the settings that say where something lies, and not what is computed."""
+        return {name for name, known in all_settings(self.task).items() if known.place}
+
     def __post_init__(self) -> None:
         check_kinds(Config, {name: getattr(self, name) for name in settings_of(Config)})
         for name, choices in _CHOICES.items():

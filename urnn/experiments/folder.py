@@ -45,6 +45,7 @@ class RunFolder:
                     f"--out: expected a new folder or this run's, got {path}, which holds another run "
                     f"({name} is {theirs!r} there and {ours!r} here). Choose another --out, or remove the folder."
                 )
+            folder._move(config)
             return folder
         if path.exists() and (not path.is_dir() or any(p.name not in _BEFORE for p in path.iterdir())):
             raise ValueError(f"--out: expected a new or empty folder, got {path}, which holds something else")
@@ -73,10 +74,19 @@ class RunFolder:
         return found
 
     def differs_in(self, config: Config) -> list[tuple[str, Any, Any]]:
-        """Settings whose value is not that of ``config``: name, value here, value there. ``threads`` may differ."""
+        """Settings whose value is not that of ``config``: name, value here, value there.
+
+        ``threads`` may differ, and so may where data lie.
+        """
         mine, other = self.config().flat(), config.flat()
-        names = [name for name in other if name != "threads"]
+        names = [name for name in other if name not in {"threads", *config.places()}]
         return [(name, mine.get(name), other[name]) for name in names if mine.get(name) != other[name]]
+
+    def _move(self, config: Config) -> None:
+        """Take over where data lie now."""
+        mine, other = self.config().flat(), config.flat()
+        if any(mine[name] != other[name] for name in config.places()):
+            write_json(self.path / "config.json", {**mine, **{name: other[name] for name in config.places()}})
 
     def result(self) -> dict[str, Any] | None:
         """The result, if the run is done."""

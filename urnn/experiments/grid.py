@@ -51,7 +51,7 @@ def cells_of(
     cells = []
     for preset in presets.GRIDS[grid]["cells"]:
         own = {"device": device, "threads": threads, **from_text(presets.PRESETS[preset]["task"], list(pairs))}
-        for seed in range(presets.GRIDS[grid]["seeds"]):
+        for seed in range(presets.seeds_of(grid, recipe, preset)):
             config = prepare(presets.configure(recipe, preset, own={"seed": seed, **own}))
             cells.append(Cell(preset, config, runs / recipe / preset.replace("/", "-") / f"seed-{config.seed}"))
     return list({cell.path: cell for cell in cells}.values())  # a seed that was set makes all seeds one
@@ -113,13 +113,18 @@ def gather(cells: Sequence[Cell]) -> list[dict[str, Any]]:
             {
                 "preset": cell.preset,
                 "seed": cell.config.seed,
-                "config": folder.config().flat(),
+                "config": _without_places(folder.config()),
                 "result": _rounded(result),
                 "curve": decimated([row["iteration"] for row in losses], [row["loss"] for row in losses]),
                 "environment": folder.environment(),
             }
         )
     return rows
+
+
+def _without_places(config: Config) -> dict[str, Any]:
+    """Settings for others to read, to whom a folder of this machine means nothing."""
+    return {name: value for name, value in config.flat().items() if name not in config.places()}
 
 
 def decimated(iterations: list[int], losses: list[float], points: int = 100) -> dict[str, list[Any]]:

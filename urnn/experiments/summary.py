@@ -29,6 +29,17 @@ def summarize(folder: RunFolder, result: dict[str, Any], console: Console) -> No
             spread = rules["best validation"]
             table.add_row(cell, *(f"{spread[name]:.1e}" for name in ("best", "median", "worst")))
         console.print(table)
+    elif "test_accuracy" in result:
+        table = _table("model", "params", "epochs", "validation", "test", "ms/iteration")
+        table.add_row(
+            f"{config.model}, N = {config.hidden}",
+            str(result["parameters"]),
+            f"{result['iterations'] / result['iterations_per_epoch']:.3g}",
+            f"{result['validation_accuracy']:.2%}",
+            f"{result['test_accuracy']:.2%}",
+            f"{1000 * result['seconds_per_iteration']:.1f}",
+        )
+        console.print(table)
     else:
         table = _table("model", "params", "iters", "solved at", "loss/baseline", "recall", "ms/iteration")
         table.add_row(

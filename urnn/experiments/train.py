@@ -51,6 +51,7 @@ def prepare(config: Config) -> Config:
     """``config`` with all that is left open decided: the number of threads, and ``hidden`` where it is to match."""
     _check_device(config.device)
     threads = config.threads or torch.get_num_threads()
+    config = config.problem.settled(config)
     if config.parameters:
         config = models.sized(config, *config.problem.widths())
     return replace(config, threads=threads)
