@@ -13,7 +13,7 @@ SHORT = {
     "sysid": {"time_steps": 3, "starts": 1, "train_sequences": 60, "validation_sequences": 2, "test_sequences": 2}
     | {"hidden": 4, "reflections": 2},
     "mnist": {"checksums": False, "train_images": 4, "validation_images": 1, "test_images": 1, "hidden": 4}
-    | {"reflections": 2, "readout_states": 2, "epochs": 1},
+    | {"reflections": 2, "readout_states": 2, "epochs": 1, "parameters": 0},
 }
 
 

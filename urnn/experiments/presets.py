@@ -131,6 +131,7 @@ _MNIST: dict[str, Settings] = {
     "mnist-permuted": {"task": "mnist", "order": "permuted"},
 }
 _FULL_512: Settings = {**_MNIST["mnist-permuted"], **_TABLE3["full-512"]}
+_SUBSET: Settings = {**_MNIST["mnist-permuted"], "train_images": 5000, "best": {"epochs": 20}, "paper": {"epochs": 20}}
 _N512: Settings = {**_MNIST["mnist-permuted"], "hidden": 512}
 
 PRESETS: dict[str, Settings] = {
@@ -179,6 +180,8 @@ PRESETS: dict[str, Settings] = {
         f"mnist-permuted/householder-{k}": {**_N512, "model": "householder", "reflections": k} for k in (4, 16, 64, 256)
     },
     **{f"mnist-permuted/givens-{k}": {**_N512, "model": "givens", "rotations": k} for k in (8, 32, 128)},
+    "mnist-subset/full-128": {**_SUBSET, "model": "full", "hidden": 128},
+    "mnist-subset/lstm": {**_SUBSET, "model": "lstm", "parameters": 19594},
     "mnist-permuted/full-512-two-layers": {**_FULL_512, "num_layers": 2},
     "mnist-permuted/full-512-mean": {**_FULL_512, "readout": "mean"},
     "mnist-permuted/full-512-times": {**_FULL_512, "readout": "times"},
@@ -209,6 +212,7 @@ GRIDS: dict[str, dict[str, Any]] = {
         "cells": [name for name in PRESETS if name.startswith("mnist-permuted/full-512-")],
         "seeds": 1,
     },
+    "table3-subset": {"cells": ["mnist-subset/full-128", "mnist-subset/lstm"], "seeds": 1},
 }
 """Cells, how many seeds each has, and by recipe those cells that have more."""
 ALIASES = {"figure3": "table3"}

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from urnn.experiments import figures
+from urnn.experiments import figures, table3
 from urnn.experiments.files import read_json, write_atomic
 from urnn.experiments.grid import Cell, gather
+from urnn.experiments.markdown import table as _markdown
 from urnn.experiments.presets import GRIDS
 
 Rows = list[dict[str, Any]]
@@ -204,6 +205,10 @@ SECTIONS: list[tuple[str, str, Callable[[str, dict[str, Rows]], list[str]]]] = [
     ("capacity", "Capacity in practice", _capacity),
     ("figure1", "Figure 1: the copy problem", _figure1),
     ("figure1-long", "Beyond Figure 1: longer delays", _figure1),
+    ("table3", "Table 3 and Figure 3: pixel-by-pixel MNIST", table3.section),
+    ("table3-capacity", "Beyond Table 3: accuracy over capacity", table3.capacity),
+    ("table3-richer", "Beyond Table 3: two layers and richer readouts", table3.section),
+    ("table3-subset", "Table 3 in minutes: a subset on a CPU", table3.section),
 ]
 PICTURES: dict[str, Callable[[Rows, Path], None]] = {
     "table1": figures.starts,
@@ -211,6 +216,10 @@ PICTURES: dict[str, Callable[[Rows, Path], None]] = {
     "capacity": figures.capacity,
     "figure1": figures.curves,
     "figure1-long": figures.curves,
+    "table3": figures.learning,
+    "table3-capacity": figures.accuracies,
+    "table3-richer": figures.learning,
+    "table3-subset": figures.learning,
 }
 
 
@@ -229,11 +238,6 @@ def _provenance(grid: str, runs: dict[str, Rows]) -> list[str]:
             f"all ({'; '.join(sorted(where))}). [results/{grid}-{recipe}.json](../results/{grid}-{recipe}.json)"
         )
     return ["\n".join(f"- {line}" for line in lines)]
-
-
-def _markdown(header: list[str], lines: list[list[str]]) -> str:
-    rows = [header, ["---"] * len(header), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def _figures(spread: dict[str, Any], figure: str) -> str:
