@@ -1,5 +1,6 @@
 """From tensors to kernels: which kernel, in what shape, and the products around it."""
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,8 @@ ROW_LIMIT = 128
 """Largest hidden size of ``row.cu``: W has to fit the registers of one multiprocessor."""
 PACK, WARPS = 8, 8  # as in split.cu
 THREADS = 32 * WARPS
+ALONE = 120 * 1024
+"""Bytes of shared memory that a block asks for, and does not use, to have a multiprocessor for itself."""
 
 
 def forward(
@@ -163,7 +166,9 @@ def row_plan(
         elif multiprocessors >= 2 * E * B:
             rows, lanes, cluster = 4, 8, 2
     threads = -(-(-(-n // (cluster * rows)) * lanes) // 32) * 32
-    return {"ROWS": rows, "LANES": lanes, "CLUSTER": cluster}, Launch(E * B * cluster, threads, cluster=cluster)
+    alone = ALONE if cluster > 1 else 0
+    macros = {"ROWS": rows, "LANES": lanes, "CLUSTER": cluster}
+    return macros, Launch(E * B * cluster, threads, shared_bytes=alone, cluster=cluster)
 
 
 def _split(h: Tensor) -> list[Part]:
@@ -174,7 +179,7 @@ def _split(h: Tensor) -> list[Part]:
 
 def _row(h: Tensor) -> tuple[dict[str, int], Launch]:
     _, E, B, n = h.shape
-    return row_plan(n, E, B, _multiprocessors(h), torch.cuda.get_device_capability(h.device))
+    return row_plan(n, E, B, *_properties(h.device))
 
 
 def _by_rows(h: Tensor) -> bool:
@@ -191,4 +196,13 @@ def _long(lengths: Tensor | None) -> Tensor | None:
 
 
 def _multiprocessors(h: Tensor) -> int:
-    return torch.cuda.get_device_properties(h.device).multi_processor_count
+    return _properties(h.device)[0]
+
+
+@cache
+def _properties(device: torch.device) -> tuple[int, tuple[int, int]]:
+    """Multiprocessors and compute capability."""
+    return (
+        torch.cuda.get_device_properties(device).multi_processor_count,
+        torch.cuda.get_device_capability(device),
+    )
