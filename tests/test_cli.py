@@ -1,6 +1,7 @@
 """The command line, as a user types it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,87 @@ def test_capacity_draws(tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+TINY_COPY = ["--T", "4", "--hidden", "6", "--set", "max_iterations=20", "--set", "symbols=2", "--set", "threads=1"]
+
+
+def test_train_says_where_the_run_is_and_how_fast_an_lstm_is(tmp_path):
+    words = ["train", "copy", *TINY_COPY, "--out", str(tmp_path / "run")]
+    result = runner.invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert f"Run: {tmp_path / 'run'}" in result.output
+    assert "ms/iteration" in result.output
+    assert "lstm, N = " in result.output
+    again = runner.invoke(app, ["train", "--resume", str(tmp_path / "run")])
+    assert again.exit_code == 0
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["iterations"] == 20
+
+
+def test_train_on_a_terminal_shows_loss_baseline_and_speed(tmp_path, monkeypatch):
+    import urnn.cli as cli
+
+    console = cli.Console(force_terminal=True, width=200, record=True)
+    monkeypatch.setattr(cli, "Console", lambda **_: console)
+    runner.invoke(app, ["train", "copy", *TINY_COPY, "--out", str(tmp_path / "run")])
+    text = console.export_text()
+    assert re.search(r"loss [\d.]+ \(baseline 0\.\d+\)  [\d.]+ it/s .* 20/20", text)
+
+
+def test_train_elsewhere_prints_json_lines(tmp_path, monkeypatch):
+    from urnn.experiments import progress
+
+    monkeypatch.setattr(progress, "QUIET", 0.0)
+    output = runner.invoke(app, ["train", "copy", *TINY_COPY, "--out", str(tmp_path / "run")]).output
+    rows = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    assert [row["iteration"] for row in rows] == [10, 20]
+    assert rows[0].keys() == {"iteration", "of", "loss", "baseline", "per_second", "seconds_left"}
+
+
+def test_train_lists_its_settings():
+    output = runner.invoke(app, ["train", "--preset", "copy-T2000/lstm-68", "--recipe", "paper", "--list"]).output
+    assert "time_steps = 2000    T, the steps between" in output
+    assert "clip_value = 1.0" in output
+
+
+def test_reproduce_runs_a_grid_and_makes_the_page(tmp_path, monkeypatch):
+    """Two cells at toy size; the page is that of the real run."""
+    from urnn.experiments.presets import GRIDS
+
+    monkeypatch.setitem(GRIDS["table1"], "cells", ["sysid-N4", "sysid-N16"])
+    small = ["starts=2", "time_steps=5", "train_sequences=60", "validation_sequences=3", "test_sequences=3"]
+    pairs = [word for pair in [*small, "max_iterations=20", "eval_every=20"] for word in ("--set", pair)]
+    folders = ["--out", str(tmp_path), "--results", str(tmp_path / "results"), "--docs", str(tmp_path / "docs")]
+    result = runner.invoke(app, ["reproduce", "table1", "--jobs", "2", *folders, *pairs])
+    assert result.exit_code == 0, result.output
+    assert result.output.count("done: ") == 2
+    page = (tmp_path / "docs" / "results.md").read_text()
+    assert "N = 4 | N = 16" in page
+    assert len(json.loads((tmp_path / "results" / "table1-best.json").read_text())["runs"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train"], "task: expected a task, or --preset NAME, or --resume DIR, got none"),
+        (["train", "coppy"], "task: expected a known name, got 'coppy'. The nearest are copy."),
+        (["train", "--preset", "sysid-N5"], "--preset: expected a known name, got 'sysid-N5'. The nearest are sysid-N"),
+        (["train", "copy", "--T", "0"], "time_steps: expected an int in [1, 10000000], got 0"),
+        (["train", "copy", "--model", "lstmm"], "Did you mean 'lstm'?"),
+        (["train", "copy", "--set", "hiddden=3"], "The nearest are hidden"),
+        (["train", "copy", "--recipe", "good"], "--recipe: expected one of ['best', 'paper'], got 'good'"),
+        (["train", "copy", "--resume", "x"], "--resume: expected it alone"),
+        (["train", "--resume", "nowhere"], "--resume: expected the folder of a run, got nowhere"),
+        (["train", "copy", "--out", "pyproject.toml"], "--out: expected a new or empty folder"),
+        (["reproduce", "tables"], "target: expected a known name, got 'tables'"),
+        (["reproduce", "table1", "--jobs", "0"], "--jobs: expected an int >= 1, got 0"),
+        (["reproduce", "table1", "--set", "symbols=3"], "--set: expected a known name, got 'symbols'"),
+    ],
+)
+def test_bad_words_of_train_and_reproduce_are_named(words, message):
+    with pytest.raises((ValueError, TypeError)) as found:
+        app(words, standalone_mode=False)
+    assert message in str(found.value)
+
+
 def test_demo_leaves_a_folder_that_explains_itself(tmp_path):
     out = tmp_path / "demo"
     words = ["demo", "--T", "5", "--hidden", "8", "--iterations", "25", "--out", str(out)]
@@ -82,7 +164,7 @@ def test_demo_is_repeatable(tmp_path):
         (["capacity", "--option", "reflections"], "--option: expected NAME=VALUE, got 'reflections'"),
         (["capacity", "--family", "full", "--option", "k=3"], "k: expected an option of 'full'"),
         (["capacity", "--family", "restricted", "--smallest"], "family: expected one of ['givens', 'householder']"),
-        (["demo", "--T", "0"], "time_steps: expected an int >= 1, got 0"),
+        (["demo", "--T", "0"], "time_steps: expected an int in [1, 10000000], got 0"),
         (["demo", "--iterations", "0"], "--iterations: expected an int >= 1, got 0"),
         (["demo", "--hidden", "-1"], "hidden_size: expected an int >= 1, got -1"),
     ],

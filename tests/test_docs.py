@@ -3,10 +3,17 @@
 import csv
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
+
+from urnn.cli import app
+from urnn.experiments.folder import RunFolder
+from urnn.experiments.presets import GRIDS, configure
+from urnn.experiments.train import prepare
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -23,6 +30,51 @@ def test_python_examples_run(page):
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)
+
+
+COMMANDS = sorted(
+    {
+        line.split("#")[0].strip()
+        for page in PAGES
+        for block in re.findall(r"```sh\n(.*?)```", page.read_text(), flags=re.DOTALL)
+        for line in block.splitlines()
+        if line.startswith("urnn ")
+    }
+)
+TOY = {
+    "copy": ["max_iterations=20", "batch_size=2", "test_sequences=2", "train_sequences=4"],
+    "sysid": ["max_iterations=20", "eval_every=20", "starts=1", "time_steps=4", "train_sequences=60"]
+    + ["validation_sequences=2", "test_sequences=2"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_run_at_toy_size(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # workers of a grid are to find this source tree
+    monkeypatch.setitem(GRIDS["table1"], "cells", ["sysid-N4"])
+    words = shlex.split(command)[1:]
+    task = "sysid" if "sysid" in words or "table1" in words else "copy"
+    if "--resume" in words:
+        folder = Path(words[words.index("--resume") + 1])
+        assert folder.parent == Path("runs")  # where `urnn train copy` leaves it by default
+        small = prepare(configure(task="copy", own={"time_steps": 3, "hidden": 4, "max_iterations": 20}))
+        RunFolder.create(folder, small)
+    elif words[0] in ("train", "reproduce"):
+        words += [word for pair in TOY[task] for word in ("--set", pair)]
+        if "--preset" in words:
+            words += ["--T", "3"]
+    elif words[0] == "capacity":
+        words[words.index("--n") + 1] = "2..3"
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, f"{result.output}{result.exception!r}"
+
+
+def test_the_folder_that_the_page_resumes_is_the_default_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "copy", "--T", "3", *(word for pair in TOY["copy"] for word in ("--set", pair))]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert any(f"--resume {folder}" in command for command in COMMANDS for folder in Path("runs").iterdir())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -39,6 +39,8 @@ THIRD_PARTY = {
     "matplotlib": {"bench", "capacity", "experiments"},
     "numpy": {"ops", "parametrizations"},
     "jaxtyping": {"_typing"},
+    "safetensors": {"experiments"},
+    "tensorboard": {"experiments"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

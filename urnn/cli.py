@@ -1,4 +1,4 @@
-"""The command line: ``urnn demo``, ``capacity``, ``bench cpu|gpu|report``, ``errata``, ``soak``."""
+"""The command line: ``urnn demo``, ``train``, ``reproduce``, ``capacity``, ``bench``, ``errata``, ``soak``."""
 
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ def main() -> None:
     """Entry point. What a user got wrong is said in one line, without a traceback."""
     try:
         app()
-    except (ValueError, TypeError, NotImplementedError, OSError) as error:
+    except (ValueError, TypeError, NotImplementedError, FloatingPointError, OSError) as error:
         Console(stderr=True, highlight=False).print(f"urnn: {error}", markup=False, soft_wrap=True)
         sys.exit(2)
 
@@ -59,6 +59,78 @@ def demo(
     check_int("--iterations", iterations, 1)
     check_int("--batch", batch, 1)
     run_demo(time_steps, hidden, iterations, batch, seed, out, Console())
+
+
+@app.command()
+def train(
+    task: Annotated[str | None, typer.Argument(help="copy or sysid.")] = None,
+    preset: Annotated[str | None, typer.Option(help="A cell of a table or figure, such as sysid-N8.")] = None,
+    recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
+    model: Annotated[str | None, typer.Option(help="A family of unitary matrices, or lstm, gru, rnn.")] = None,
+    hidden: Annotated[int | None, typer.Option(help="N, size of the hidden state.")] = None,
+    time_steps: Annotated[int | None, typer.Option("--T", help="T, steps of the task.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of all random numbers.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; default: one below runs/.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    pairs: Annotated[list[str], typer.Option("--set", help="Any setting, KEY=VALUE; see --list.")] = [],  # noqa: B006
+    show: Annotated[bool, typer.Option("--list", help="Print all settings with their values and end.")] = False,
+) -> None:
+    """Train one model on one task; leaves a folder with settings, metrics, checkpoints and result."""
+    from urnn.experiments import presets
+    from urnn.experiments.config import all_settings, from_text
+    from urnn.experiments.folder import RunFolder
+    from urnn.experiments.summary import summarize
+    from urnn.experiments.train import prepare
+    from urnn.experiments.train import train as train_in
+
+    console = Console()
+    flags = {"model": model, "hidden": hidden, "time_steps": time_steps, "seed": seed, "device": device}
+    own = {name: value for name, value in flags.items() if value is not None}
+    if resume is not None:
+        if task or preset or own or pairs or out:
+            raise ValueError("--resume: expected it alone, as the folder holds all settings")
+        folder = RunFolder.open(resume)
+    else:
+        if task is None and preset is None:
+            raise ValueError("task: expected a task, or --preset NAME, or --resume DIR, got none")
+        name = task or presets.settings(recipe, preset)["task"]
+        config = prepare(presets.configure(recipe, preset, task, {**own, **from_text(name, pairs)}))
+        if show:
+            for key, known in all_settings(name).items():
+                console.print(f"{key} = {config.flat()[key]}    {known.help}", highlight=False, markup=False)
+            return
+        label = preset.replace("/", "-") if preset else f"{name}-{config.model.replace(',', '-')}-{config.hidden}"
+        folder = RunFolder.create(out or Path("runs") / f"{label}-{recipe}-seed-{config.seed}", config)
+    summarize(folder, train_in(folder, console), console)
+
+
+@app.command()
+def reproduce(
+    target: Annotated[str, typer.Argument(help="table1, table1-large, capacity, figure1, figure1-long, all.")],
+    recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
+    jobs: Annotated[int, typer.Option(help="Runs at a time; they share the CPU cores.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    out: Annotated[Path, typer.Option(help="Folder for the runs; what is done there is not done again.")] = Path(
+        "runs"
+    ),
+    results: Annotated[Path, typer.Option(help="Folder for the figures that the page is made from.")] = Path("results"),
+    docs: Annotated[Path, typer.Option(help="Folder for the page, results.md.")] = Path("docs"),
+    pairs: Annotated[list[str], typer.Option("--set", help="A setting for all runs, KEY=VALUE.")] = [],  # noqa: B006
+) -> None:
+    """Run a table or figure of the paper: all of its cells, and then the page that shows them."""
+    from urnn.experiments import grid, presets
+    from urnn.experiments import results as tables
+
+    console = Console()
+    failed: dict[str, str] = {}
+    for name in presets.GRIDS if target == "all" else (target,):
+        cells = grid.cells_of(name, recipe, out, jobs, device, pairs)
+        failed |= grid.run_grid(cells, jobs, console)
+        console.print(f"Figures: {tables.write_results(name, recipe, cells, results)}", highlight=False, soft_wrap=True)
+    console.print(f"Page: {tables.write_page(results, docs)}", highlight=False, soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()

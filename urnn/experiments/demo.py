@@ -16,10 +16,7 @@ from torch import Generator, nn
 from urnn import check_unitary, optim
 from urnn.experiments.models import LSTM, Unitary, count_parameters, matching_size
 from urnn.experiments.tasks import Copy
-
-SOLVED = 0.1
-"""Solved: the mean loss of ``WINDOW`` iterations is under this share of the baseline."""
-WINDOW = 20
+from urnn.experiments.train import SOLVED, WINDOW
 
 
 @dataclass

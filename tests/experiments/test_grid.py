@@ -1,0 +1,92 @@
+"""Grids: what is done is skipped, what fails fails alone."""
+
+import json
+import shutil
+
+import pytest
+from rich.console import Console
+
+from urnn.experiments import presets
+from urnn.experiments.folder import RunFolder
+from urnn.experiments.grid import Cell, cells_of, decimated, gather, run_grid
+from urnn.experiments.train import train
+
+
+@pytest.fixture
+def cells(tmp_path, tiny):
+    return [Cell(f"cell-{i}", tiny("copy", seed=i), tmp_path / f"cell-{i}") for i in range(3)]
+
+
+def test_a_grid_survives_a_failing_cell_and_skips_what_is_done(cells, capsys):
+    """The second cell has a damaged checkpoint; the third is done before."""
+    console = Console(width=500)
+    train(RunFolder.create(cells[2].path, cells[2].config), Console(quiet=True))
+    RunFolder.create(cells[1].path, cells[1].config)
+    (cells[1].path / "checkpoint").mkdir()
+    (cells[1].path / "checkpoint" / "000000004.safetensors").write_bytes(b"damaged")
+    failed = run_grid(cells, jobs=2, console=console)
+    output = capsys.readouterr().out
+    assert (output.count("done before: "), output.count("started: ")) == (1, 2)
+    assert list(failed) == ["cell-1, seed 1"]
+    assert "000000004.safetensors: expected a checkpoint of a run" in failed["cell-1, seed 1"]
+    assert "failed: cell-1, seed 1:" in output
+    assert RunFolder.open(cells[0].path).result() is not None
+    assert [row["preset"] for row in gather(cells)] == ["cell-0", "cell-2"]
+
+    shutil.rmtree(cells[1].path / "checkpoint")
+    assert run_grid(cells, jobs=1, console=console) == {}
+    output = capsys.readouterr().out
+    assert output.count("done before: ") == 2
+    assert output.count("started: ") == 1
+    assert len(gather(cells)) == 3
+
+
+def test_a_folder_with_another_run_fails_that_cell_alone(cells, tiny, quiet):
+    RunFolder.create(cells[0].path, tiny("copy", lr=0.5))
+    failed = run_grid(cells[:1], 1, quiet)
+    assert "holds another run" in failed["cell-0, seed 0"]
+    assert gather(cells[:1]) == []
+
+
+def test_a_worker_that_was_killed_is_reported_with_its_signal(cells, quiet, monkeypatch):
+    import signal
+    import subprocess
+    import sys
+
+    from urnn.experiments import grid
+
+    words = [sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})"]
+
+    def killed(cell):
+        (cell.path / grid.OUTPUT).write_text("")
+        return subprocess.Popen(words)
+
+    monkeypatch.setattr(grid, "_start", killed)
+    assert run_grid(cells[:1], 1, quiet)["cell-0, seed 0"].startswith("ended by signal 9")
+
+
+@pytest.mark.parametrize("grid", presets.GRIDS)
+@pytest.mark.parametrize("recipe", ["best", "paper"])
+def test_every_grid_has_its_cells_in_folders_of_their_own(grid, recipe, tmp_path):
+    cells = cells_of(grid, recipe, tmp_path)
+    assert len({cell.path for cell in cells}) == len(presets.GRIDS[grid]["cells"]) * presets.GRIDS[grid]["seeds"]
+    assert {cell.config.recipe for cell in cells} == {recipe}
+
+
+def test_settings_reach_every_cell(tmp_path):
+    cells = cells_of("table1", "best", tmp_path, pairs=["starts=2", "seed=7"])
+    assert [(c.config.problem.starts, c.config.seed) for c in cells] == [(2, 7)] * 5
+
+
+def test_an_unknown_target_is_answered_with_the_nearest(tmp_path):
+    with pytest.raises(ValueError, match="target: expected a known name, got 'tabel1'. The nearest are table1"):
+        cells_of("tabel1", "best", tmp_path)
+
+
+def test_decimated_curves_keep_means_and_the_end():
+    curve = decimated(list(range(1, 251)), [float(i) for i in range(250)], points=100)
+    assert len(curve["loss"]) == 84
+    assert (curve["iteration"][0], curve["iteration"][-1]) == (3, 250)
+    assert (curve["loss"][0], curve["loss"][-1]) == (1.0, 249.0)
+    assert decimated([], []) == {"iteration": [], "loss": []}
+    assert json.dumps(curve)

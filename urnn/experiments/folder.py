@@ -1,0 +1,184 @@
+"""The folder of a run: its settings, its metrics, its checkpoints, its result."""
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import urnn
+from urnn.experiments import checkpoint
+from urnn.experiments.config import Config, resolve
+from urnn.experiments.files import explained, read_json, write_json
+
+_BEFORE = ("environment.json", "output.txt")
+"""What may lie in a folder before its config.json: a run that was killed as it began leaves it."""
+
+
+class RunFolder:
+    """``config.json``, ``environment.json``, ``metrics.jsonl``, ``checkpoint/``, ``events*`` and ``result.json``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: Any = None
+        self._events: Any = None
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> "RunFolder":
+        """A new folder, or the one that holds this very run already.
+
+        Raises:
+            ValueError: the folder holds another run.
+            OSError: it cannot be written.
+        """
+        folder = cls(path)
+        if (path / "config.json").exists():
+            if differing := folder.differs_in(config):
+                name, theirs, ours = differing[0]
+                raise ValueError(
+                    f"--out: expected a new folder or this run's, got {path}, which holds another run "
+                    f"({name} is {theirs!r} there and {ours!r} here). Choose another --out, or remove the folder."
+                )
+            return folder
+        if path.exists() and (not path.is_dir() or any(p.name not in _BEFORE for p in path.iterdir())):
+            raise ValueError(f"--out: expected a new or empty folder, got {path}, which holds something else")
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / "environment.json", environment())
+        write_json(path / "config.json", config.flat())
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """The folder of a run that exists."""
+        if not (path / "config.json").exists():
+            raise ValueError(f"--resume: expected the folder of a run, got {path}, which has no config.json")
+        return cls(path)
+
+    def config(self) -> Config:
+        """Its settings."""
+        try:
+            return resolve(read_json(self.path / "config.json"))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{self.path / 'config.json'}: expected the settings of a run, got {error}") from error
+
+    def environment(self) -> dict[str, Any]:
+        """Where it was made."""
+        found: dict[str, Any] = read_json(self.path / "environment.json")
+        return found
+
+    def differs_in(self, config: Config) -> list[tuple[str, Any, Any]]:
+        """Settings whose value is not that of ``config``: name, value here, value there. ``threads`` may differ."""
+        mine, other = self.config().flat(), config.flat()
+        names = [name for name in other if name != "threads"]
+        return [(name, mine.get(name), other[name]) for name in names if mine.get(name) != other[name]]
+
+    def result(self) -> dict[str, Any] | None:
+        """The result, if the run is done."""
+        path = self.path / "result.json"
+        return read_json(path) if path.exists() else None
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """Write the result: the run is done."""
+        self._flush()
+        write_json(self.path / "result.json", result)
+
+    def load(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
+        """The newest checkpoint, if there is one; what was logged after it is forgotten."""
+        checkpoints = checkpoint.found(self.path / "checkpoint")
+        loaded = checkpoint.load(checkpoints[-1]) if checkpoints else None
+        size = loaded[1]["metrics_size"] if loaded else 0
+        if self._metrics.exists():
+            os.truncate(self._metrics, size)
+        return loaded
+
+    def save(self, iteration: int, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
+        """Write a checkpoint, and the metrics before it."""
+        self._flush()
+        size = self._metrics.stat().st_size
+        checkpoint.save(self.path / "checkpoint", iteration, tensors, {**meta, "metrics_size": size})
+
+    def start_log(self, iteration: int, tensorboard: bool) -> None:
+        """Open the metrics, and TensorBoard events from this iteration on where tensorboard is installed."""
+        self._file = self._metrics.open("a")
+        if tensorboard and importlib.util.find_spec("tensorboard") is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._events = SummaryWriter(str(self.path), purge_step=iteration)
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Append a line to the metrics; events show the best member of an ensemble."""
+        try:
+            self._file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise explained(error, self._metrics) from error
+        if self._events is not None:
+            for name in row.keys() - {"iteration", "seconds"}:
+                value = min(row[name]) if isinstance(row[name], list) else row[name]
+                self._events.add_scalar(name, value, row["iteration"])
+
+    def end_log(self) -> None:
+        """Close what ``start_log`` opened. No error is raised: what a checkpoint needs was flushed before it."""
+        file, events = self._file, self._events
+        self._file = self._events = None
+        for opened in (file, events):
+            with contextlib.suppress(OSError):
+                if opened is not None:
+                    opened.close()
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All lines so far."""
+        if self._file is not None:
+            self._flush()
+        return [json.loads(line) for line in self._metrics.read_text().splitlines()] if self._metrics.exists() else []
+
+    @property
+    def _metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    def _flush(self) -> None:
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise explained(error, self._metrics) from error
+
+
+def environment() -> dict[str, Any]:
+    """What a result may depend on beside the settings."""
+    versions = {name: _version(name) for name in ("torch", "numpy", "numba", "safetensors")}
+    return {
+        "urnn": urnn.__version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        **versions,
+        "cuda": torch.version.cuda,
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the source tree, with a + where files were changed since; None outside one."""
+    root = Path(urnn.__file__).parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        words = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--abbrev=12"]
+        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=10).stdout.strip() or None
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,178 @@
+"""Recipes, and the cells of the paper's tables and figures.
+
+The settings of a run are, each over the one before: the defaults of the fields, the recipe of its task, what that
+recipe says of its model, the row of the preset, what the row says of the recipe, and the user's own.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from urnn._checks import check_choice
+from urnn.experiments.config import Config, resolve
+from urnn.experiments.settings import unknown
+from urnn.experiments.tasks import TASKS
+from urnn.optim.rmsprop import PAPER
+
+Settings = dict[str, Any]
+
+_LSTM_BEST: Settings = {"lr": 1e-2, "clip_norm": 1.0}
+_LSTM_PAPER: Settings = {"clip_value": 1.0}
+
+RECIPES: dict[str, dict[str, Settings]] = {
+    "copy": {
+        "best": {"max_iterations": 400},
+        "paper": {
+            **PAPER["copy"],
+            "unitary_betas": None,
+            "polish": False,
+            "schedule": "constant",
+            "initial_w": "restricted",
+            "data": "fixed",
+            "test_sequences": 10_000,
+            "max_iterations": 5000,
+        },
+    },
+    "sysid": {
+        "best": {
+            "optimizer": "adam",
+            "lr": 1e-1,
+            "unitary_lr": 3e-2,
+            "batch_size": 50,
+            "max_iterations": 4000,
+            "growth": 0.8,
+            "eval_every": 200,
+            "log_every": 20,
+            "checkpoint_every": 400,
+        },
+        "paper": {  # no curriculum; 100 epochs of 400 iterations
+            **PAPER["copy"],
+            "unitary_betas": None,
+            "polish": False,
+            "schedule": "constant",
+            "batch_size": 50,
+            "max_iterations": 40_000,
+            "eval_every": 400,
+            "log_every": 50,
+            "checkpoint_every": 2000,
+            "growth": 0.0,
+        },
+    },
+}
+OF_MODEL: dict[str, dict[str, dict[str, Settings]]] = {
+    "copy": {
+        "best": {
+            "lstm": _LSTM_BEST,
+            "gru": _LSTM_BEST,
+            "rnn": {"clip_norm": 1.0},
+        },
+        "paper": {
+            "lstm": _LSTM_PAPER,
+            "gru": _LSTM_PAPER,
+            "rnn": _LSTM_PAPER,
+            "restricted": {"initial_w": "family"},
+            "householder": {"initial_w": "family"},
+            "givens": {"initial_w": "family"},
+        },
+    },
+    "sysid": {"best": {"householder": {"lr": 3e-2}}, "paper": {}},
+}
+
+_T1000: Settings = {
+    "task": "copy",
+    "time_steps": 1000,
+    "best": {"max_iterations": 1500, "stop_after_solved": 1000},
+    "paper": {"max_iterations": 5000, "stop_after_solved": 1000},
+}
+_T2000: Settings = {
+    "task": "copy",
+    "time_steps": 2000,
+    "best": {"max_iterations": 2000, "stop_after_solved": 1000},
+    "paper": {"max_iterations": 10_000, "stop_after_solved": 1000},
+}
+_LONG: Settings = {"task": "copy", "model": "full", "best": {"max_iterations": 4000, "stop_after_solved": 500}}
+_TABLE1: Settings = {"task": "sysid", "model": "full,restricted"}
+_CAPACITY: Settings = {"task": "sysid", "systems": "haar", "best": {"max_iterations": 2000}}
+_SHARES = {8: (1, 2, 4, 6, 8), 16: (2, 4, 8, 12, 16), 32: (4, 8, 16, 24, 32)}
+"""Reflections and layers of rotations, by size."""
+
+PRESETS: dict[str, Settings] = {
+    "copy-T1000/full-128": {**_T1000, "model": "full", "hidden": 128},
+    "copy-T1000/restricted-470": {**_T1000, "model": "restricted", "hidden": 470},
+    "copy-T1000/lstm-68": {**_T1000, "model": "lstm", "hidden": 68},
+    "copy-T1000/householder": {**_T1000, "model": "householder", "parameters": 21641},
+    "copy-T1000/givens": {**_T1000, "model": "givens", "parameters": 21641},
+    "copy-T1000/exponential": {**_T1000, "model": "exponential", "parameters": 21641},
+    "copy-T1000/cayley": {**_T1000, "model": "cayley", "parameters": 21641},
+    "copy-T1000/rnn": {**_T1000, "model": "rnn", "parameters": 21641},
+    "copy-T2000/full-128": {**_T2000, "model": "full", "hidden": 128},
+    "copy-T2000/restricted-470": {**_T2000, "model": "restricted", "hidden": 470},
+    "copy-T2000/lstm-68": {**_T2000, "model": "lstm", "hidden": 68},
+    "copy-T2000/householder": {**_T2000, "model": "householder", "parameters": 21641},
+    "copy-T2000/givens": {**_T2000, "model": "givens", "parameters": 21641},
+    "copy-T2000/exponential": {**_T2000, "model": "exponential", "parameters": 21641},
+    "copy-T2000/cayley": {**_T2000, "model": "cayley", "parameters": 21641},
+    "copy-T2000/rnn": {**_T2000, "model": "rnn", "parameters": 21641},
+    "copy-T5000/full-128": {**_LONG, "time_steps": 5000},
+    "copy-T10000/full-128": {**_LONG, "time_steps": 10_000},
+    # Each of these is four cells of Table 1, both systems by both learners, which train as one ensemble.
+    "sysid-N4": {**_TABLE1, "hidden": 4},
+    "sysid-N6": {**_TABLE1, "hidden": 6},
+    "sysid-N7": {**_TABLE1, "hidden": 7},
+    "sysid-N8": {**_TABLE1, "hidden": 8},
+    "sysid-N16": {**_TABLE1, "hidden": 16},
+    "sysid-N64": {**_TABLE1, "hidden": 64, "best": {"max_iterations": 2000}},
+    "sysid-N128": {**_TABLE1, "hidden": 128, "model": "full", "best": {"max_iterations": 3000}},
+    # The paper's future work: a random unitary system, and families between the restricted and the full one.
+    **{f"capacity-N{n}/full": {**_CAPACITY, "hidden": n, "model": "full"} for n in _SHARES},
+    **{f"capacity-N{n}/restricted": {**_CAPACITY, "hidden": n, "model": "restricted"} for n in _SHARES},
+    **{
+        f"capacity-N{n}/householder-{k}": {**_CAPACITY, "hidden": n, "model": "householder", "reflections": k}
+        for n, shares in _SHARES.items()
+        for k in shares
+    },
+    **{
+        f"capacity-N{n}/givens-{k}": {**_CAPACITY, "hidden": n, "model": "givens", "rotations": k}
+        for n, shares in _SHARES.items()
+        for k in shares
+    },
+}
+
+_FAMILIES = ("full-128", "restricted-470", "lstm-68", "householder", "givens", "exponential", "cayley", "rnn")
+GRIDS: dict[str, dict[str, Any]] = {
+    "figure1": {"cells": [f"copy-T{T}/{model}" for T in (1000, 2000) for model in _FAMILIES], "seeds": 5},
+    "figure1-long": {"cells": ["copy-T5000/full-128", "copy-T10000/full-128"], "seeds": 5},
+    "table1": {"cells": [f"sysid-N{n}" for n in (4, 6, 7, 8, 16)], "seeds": 1},
+    "table1-large": {"cells": ["sysid-N64", "sysid-N128"], "seeds": 1},
+    "capacity": {"cells": [name for name in PRESETS if name.startswith("capacity-")], "seeds": 1},
+}
+
+
+def settings(
+    recipe: str = "best", preset: str | None = None, task: str | None = None, own: Mapping[str, Any] | None = None
+) -> Settings:
+    """The settings of a run before defaults, from a preset or a task, a recipe, and the user's ``own``."""
+    own = dict(own or {})
+    if preset is not None and preset not in PRESETS:
+        raise unknown("--preset", preset, PRESETS)
+    row = dict(PRESETS[preset]) if preset is not None else {}
+    of_recipe = {name: row.pop(name, {}) for name in ("best", "paper")}
+    check_choice("--recipe", recipe, of_recipe)
+    if task is not None and row.get("task", task) != task:
+        raise ValueError(f"--preset: expected one of the task {task!r}, got {preset!r}")
+    row["task"] = task = row.get("task", task)
+    if task not in TASKS:
+        raise unknown("task", str(task), TASKS)
+    model = own.get("model", row.get("model", "full"))
+    common = {**RECIPES[task][recipe], **OF_MODEL[task][recipe].get(model, {})}
+    return {"recipe": recipe, **common, **row, **of_recipe[recipe], **own}
+
+
+def configure(
+    recipe: str = "best", preset: str | None = None, task: str | None = None, own: Mapping[str, Any] | None = None
+) -> Config:
+    """The settings of a run, complete and checked.
+
+    >>> configure("paper", "copy-T2000/lstm-68").clip_value
+    1.0
+    """
+    return resolve(settings(recipe, preset, task, own))
