@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from urnn.cli import app
 from urnn.experiments.folder import RunFolder
-from urnn.experiments.presets import GRIDS, configure
+from urnn.experiments.presets import ALIASES, GRIDS, PRESETS, configure
 from urnn.experiments.train import prepare
 
 ROOT = Path(__file__).parent.parent
@@ -45,16 +45,24 @@ TOY = {
     "copy": ["max_iterations=20", "batch_size=2", "test_sequences=2", "train_sequences=4"],
     "sysid": ["max_iterations=20", "eval_every=20", "starts=1", "time_steps=4", "train_sequences=60"]
     + ["validation_sequences=2", "test_sequences=2"],
+    "mnist": ["checksums=false", "train_images=8", "validation_images=2", "test_images=2", "epochs=1", "batch_size=4"]
+    + ["hidden=4", "parameters=0", "reflections=2"],
 }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_run_at_toy_size(command, tmp_path, monkeypatch):
+def test_commands_run_at_toy_size(command, tmp_path, monkeypatch, toy_mnist):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # workers of a grid are to find this source tree
-    monkeypatch.setitem(GRIDS["table1"], "cells", ["sysid-N4"])
-    words = shlex.split(command)[1:]
-    task = "sysid" if "sysid" in words or "table1" in words else "copy"
+    for grid in GRIDS:
+        monkeypatch.setitem(GRIDS[grid], "cells", GRIDS[grid]["cells"][:1])
+    words = shlex.split(command.replace("--device cuda", "--device cpu"))[1:]
+    presets = GRIDS[ALIASES.get(words[1], words[1])]["cells"] if words[0] == "reproduce" else []
+    presets = [words[words.index("--preset") + 1]] if "--preset" in words else presets
+    task = PRESETS[presets[0]]["task"] if presets else next((name for name in TOY if name in words), "copy")
+    if task == "mnist":
+        assert "--data" in words  # no test downloads
+        words[words.index("--data") + 1] = str(toy_mnist)
     if "--resume" in words:
         folder = Path(words[words.index("--resume") + 1])
         assert folder.parent == Path("runs")  # where `urnn train copy` leaves it by default
@@ -62,7 +70,7 @@ def test_commands_run_at_toy_size(command, tmp_path, monkeypatch):
         RunFolder.create(folder, small)
     elif words[0] in ("train", "reproduce"):
         words += [word for pair in TOY[task] for word in ("--set", pair)]
-        if "--preset" in words:
+        if "--preset" in words and task == "copy":
             words += ["--T", "3"]
     elif words[0] == "capacity":
         words[words.index("--n") + 1] = "2..3"

@@ -87,6 +87,7 @@ class Config:
     seed: int = setting(0, "of all random numbers")
     device: str = setting("cpu", "cpu or cuda")
     graphs: bool = setting(True, "on a GPU, take steps as CUDA graphs")
+    tf32: bool = setting(False, "on a GPU, let products be in TF32: faster at N = 512, and less exact")
     threads: int = setting(0, "CPU threads; 0: as many as PyTorch takes")
 
     @property

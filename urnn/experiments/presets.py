@@ -131,6 +131,26 @@ _MNIST: dict[str, Settings] = {
     "mnist-permuted": {"task": "mnist", "order": "permuted"},
 }
 _FULL_512: Settings = {**_MNIST["mnist-permuted"], **_TABLE3["full-512"]}
+_SEARCH: dict[str, Settings] = {
+    "base": {},
+    **{f"lr-{lr:g}": {"lr": lr} for lr in (3e-4, 3e-3)},
+    **{f"unitary_lr-{lr:g}": {"unitary_lr": lr} for lr in (1e-4, 1e-3, 3e-3)},
+    **{f"bias_lr-{lr:g}": {"bias_lr": lr} for lr in (1e-4, 1e-2)},
+    **{f"batch_size-{rows}": {"batch_size": rows} for rows in (20, 100, 200)},
+    **{f"initial_w-{name}": {"initial_w": name} for name in ("restricted", "uniform", "even")},
+    "initial_spread-0.5": {"initial_w": "uniform", "initial_spread": 0.5},
+    "bias_constraint-nonpositive": {"bias_constraint": "nonpositive"},
+    "clip_norm-1": {"clip_norm": 1.0},
+    "warmup-500": {"warmup": 500},
+    "rmsprop": {"optimizer": "rmsprop"},
+    "unitary_betas-0.95,0.999": {"unitary_betas": (0.95, 0.999)},
+    "dropout-0.1": {"dropout": 0.1},
+    "label_smoothing-0.1": {"label_smoothing": 0.1},
+    "readout-mean": {"readout": "mean"},
+    "readout-times": {"readout": "times"},
+    "num_layers-2": {"num_layers": 2},
+}
+"""Steps from the best recipe at N = 128, each by one setting; their figures are those of the validation set."""
 _SUBSET: Settings = {**_MNIST["mnist-permuted"], "train_images": 5000, "best": {"epochs": 20}, "paper": {"epochs": 20}}
 _N512: Settings = {**_MNIST["mnist-permuted"], "hidden": 512}
 
@@ -180,6 +200,10 @@ PRESETS: dict[str, Settings] = {
         f"mnist-permuted/householder-{k}": {**_N512, "model": "householder", "reflections": k} for k in (4, 16, 64, 256)
     },
     **{f"mnist-permuted/givens-{k}": {**_N512, "model": "givens", "rotations": k} for k in (8, 32, 128)},
+    **{
+        f"mnist-search/{name}": {**_MNIST["mnist-permuted"], "model": "full", "hidden": 128, "epochs": 10, **row}
+        for name, row in _SEARCH.items()
+    },
     "mnist-subset/full-128": {**_SUBSET, "model": "full", "hidden": 128},
     "mnist-subset/lstm": {**_SUBSET, "model": "lstm", "parameters": 19594},
     "mnist-permuted/full-512-two-layers": {**_FULL_512, "num_layers": 2},
@@ -212,6 +236,7 @@ GRIDS: dict[str, dict[str, Any]] = {
         "cells": [name for name in PRESETS if name.startswith("mnist-permuted/full-512-")],
         "seeds": 1,
     },
+    "table3-search": {"cells": [f"mnist-search/{name}" for name in _SEARCH], "seeds": 1},
     "table3-subset": {"cells": ["mnist-subset/full-128", "mnist-subset/lstm"], "seeds": 1},
 }
 """Cells, how many seeds each has, and by recipe those cells that have more."""

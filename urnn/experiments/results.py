@@ -42,7 +42,7 @@ def write_page(results: Path, docs: Path) -> Path:
     (docs / "images").mkdir(parents=True, exist_ok=True)
     found = load(results)
     for (grid, recipe), runs in found.items():
-        if runs:
+        if runs and grid in PICTURES:
             PICTURES[grid](runs, docs / "images" / f"{grid}-{recipe}.png")
     path = docs / "results.md"
     write_atomic(path, page(found).encode())
@@ -208,6 +208,7 @@ SECTIONS: list[tuple[str, str, Callable[[str, dict[str, Rows]], list[str]]]] = [
     ("table3", "Table 3 and Figure 3: pixel-by-pixel MNIST", table3.section),
     ("table3-capacity", "Beyond Table 3: accuracy over capacity", table3.capacity),
     ("table3-richer", "Beyond Table 3: two layers and richer readouts", table3.section),
+    ("table3-search", "Table 3: what was tried", table3.search),
     ("table3-subset", "Table 3 in minutes: a subset on a CPU", table3.section),
 ]
 PICTURES: dict[str, Callable[[Rows, Path], None]] = {

@@ -75,6 +75,29 @@ def capacity(grid: str, runs: dict[str, Rows]) -> list[str]:
     return parts
 
 
+def search(grid: str, runs: dict[str, Rows]) -> list[str]:
+    """Rows: steps away from a recipe, by what they came to on the validation set."""
+    parts = [
+        "Permuted pixels, N = 128, a few epochs: the recipe, and steps away from it by one setting each, in the order "
+        "of their accuracy on the validation set. The test set has no part in a search, and its figures are not shown."
+    ]
+    for recipe, rows in runs.items():
+        lines = [
+            [
+                row["preset"].partition("/")[2],
+                f"`{recipe}`",
+                _percent([row["result"]["validation_accuracy"]]),
+                f"{row['result']['validation_loss']:.4f}",
+                _epochs(row["result"], row["result"]["iterations_per_epoch"]),
+                str(row["seed"]),
+            ]
+            for row in sorted(rows, key=lambda row: -float(row["result"]["validation_accuracy"]))
+        ]
+        header = ["setting", "recipe", "validation, %", "validation loss", "epochs", "seed"]
+        parts.append(table(header, lines))
+    return parts
+
+
 def _of(rows: Rows, preset: str) -> Rows:
     return [row for row in rows if row["preset"] == preset]
 

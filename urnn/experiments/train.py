@@ -92,6 +92,8 @@ def train(folder: RunFolder, console: Console) -> dict[str, Any]:
 def _train(folder: RunFolder, console: Console) -> dict[str, Any]:
     config = folder.config()
     torch.set_num_threads(config.threads or torch.get_num_threads())
+    if config.device.startswith("cuda"):
+        torch.backends.cuda.matmul.fp32_precision = "tf32" if config.tf32 else "ieee"
     torch.manual_seed(config.seed)
     problem = config.problem.start(config)
     model = problem.model().to(config.device)
