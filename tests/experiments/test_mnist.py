@@ -310,6 +310,13 @@ def test_data_may_move_and_are_no_part_of_the_results(run, tiny, toy_mnist, tmp_
         RunFolder.create(folder.path, tiny("mnist", data=str(moved), order="bits"))
 
 
+def test_a_run_finds_its_data_from_wherever_it_is_resumed(tiny, toy_mnist, monkeypatch, tmp_path):
+    monkeypatch.chdir(toy_mnist.parent)
+    config = tiny("mnist", data=toy_mnist.name)
+    monkeypatch.chdir(tmp_path)
+    assert len(start(config).images["train"]) == 40
+
+
 def test_a_run_without_a_folder_downloads(tiny, toy_mnist, monkeypatch):
     config = tiny("mnist", data=None)
     monkeypatch.setattr(mnist, "download", lambda: Path(toy_mnist))

@@ -83,12 +83,14 @@ def download() -> Path:
             try:
                 pooch.retrieve(f"{mirror}{name}.gz", f"md5:{md5}", f"{name}.gz", folder)
                 break
-            except (OSError, ValueError) as error:  # no connection; another content
-                faults.append(f"{mirror}: {error}")
+            except OSError as error:
+                faults.append(f"no connection to {mirror} ({type(error).__name__})")
+            except ValueError as error:
+                faults.append(f"another content from {mirror} ({error})")
         else:
             raise ValueError(
                 f"data: expected to download {name}.gz to {folder}, got {'; '.join(faults)}. "
-                "Without a connection, give the folder of the four files with --data DIR."
+                "Give the folder of the four files with --data DIR."
             )
     return folder
 

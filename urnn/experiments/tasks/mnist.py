@@ -98,6 +98,7 @@ class Mnist(Task):
         """Epochs as iterations; the losses are read about as often as ``log_every`` says."""
         if self.data is not None:
             mnist.find(Path(self.data))
+            config = replace(config, problem=replace(self, data=str(Path(self.data).resolve())))  # to resume anywhere
         if self.readout == "times" and config.parameters:
             raise ValueError(
                 f"parameters: expected 0 with readout='times', whose size hangs on readout_states, "
