@@ -171,6 +171,21 @@ def test_the_gpu_figures_of_the_readme_are_those_of_the_files():
     assert f"a time loop {loop[0]:.0f} to {loop[-1]:.0f} times" in readme
 
 
+def test_the_variants_of_the_kernels_are_those_of_the_file():
+    found = json.loads((ROOT / "results" / "gpu-kernels-h200.json").read_text())
+    page = (ROOT / "docs" / "kernels.md").read_text()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
+    rows = {tuple(row) for row in cells if re.fullmatch(r"[\d.]+", row[-1])}
+    variants = [v for block in ("rows", "rows, large batch", "split") for v in found[block]["variants"]]
+    assert rows == {
+        (name, *(f"{figure:.3f}" for figure in figures)) for name, *figures in (v.values() for v in variants)
+    }
+    errors, peer = found["error of the states against complex128"], "PyTorch's float32"
+    raised = errors["raised"]
+    for figure in (errors["sums as the tensor cores truncate them"], errors[peer], raised[peer], raised["ours"]):
+        assert f"{figure:.1e}" in page
+
+
 def test_the_memory_of_the_readme_is_that_of_the_record():
     readme = (ROOT / "README.md").read_text().replace("\n  ", " ")
     found = json.loads((ROOT / "benchmarks" / "results" / "memory-cpu.json").read_text())

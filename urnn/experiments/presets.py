@@ -180,7 +180,7 @@ PRESETS: dict[str, Settings] = {
     "sysid-N8": {**_TABLE1, "hidden": 8},
     "sysid-N16": {**_TABLE1, "hidden": 16},
     "sysid-N64": {**_TABLE1, "hidden": 64, "best": {"max_iterations": 2000}},
-    "sysid-N128": {**_TABLE1, "hidden": 128, "model": "full", "best": {"max_iterations": 3000}},
+    "sysid-N128": {**_TABLE1, "hidden": 128, "model": "full", "best": {"max_iterations": 2000}},
     # The paper's future work: a random unitary system, and families between the restricted and the full one.
     **{f"capacity-N{n}/full": {**_CAPACITY, "hidden": n, "model": "full"} for n in _SHARES},
     **{f"capacity-N{n}/restricted": {**_CAPACITY, "hidden": n, "model": "restricted"} for n in _SHARES},
