@@ -28,7 +28,7 @@ RUNS = {
     "lstm, clipped": ("copy", {"model": "lstm", "clip_value": 0.01, "clip_norm": 0.01}),
     "system identification": ("sysid", {"model": "full,restricted"}),
     "system identification, paper": ("sysid", {"model": "full,restricted", "recipe": "paper", "max_iterations": 12}),
-    "mnist, dropout": ("mnist", {"dropout": 0.2, "label_smoothing": 0.1}),
+    "mnist, dropout": ("mnist", {"dropout": 0.2, "label_smoothing": 0.1, "gradient_noise": 0.01}),
     "mnist, two layers, paper": (
         "mnist",
         {"recipe": "paper", "num_layers": 2, "readout": "times", "readout_states": 3},

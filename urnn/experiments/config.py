@@ -71,6 +71,7 @@ class Config:
     weight_decay: float = setting(0.0, "of ordinary parameters")
     clip_value: float = setting(0.0, "clip each entry of the gradients to +- this; 0 does not")
     clip_norm: float = setting(0.0, "clip the norm of all gradients to this; 0 does not")
+    gradient_noise: float = setting(0.0, "deviation of normal noise that is added to each entry of the gradients")
     schedule: str = setting("cosine", "of all rates over the iterations: constant, cosine or exponential")
     warmup: int = setting(0, "iterations over which the rates rise from 0")
     final_lr: float = setting(0.0, "share of the rates at which the schedule ends")
@@ -154,7 +155,7 @@ _WHOLE = (
 _NUMBERS = dict.fromkeys(
     (
         *("lr", "unitary_lr", "bias_lr", "initial_spread", "bias_width", "momentum", "eps", "initial_square_avg"),
-        *("weight_decay", "clip_value", "clip_norm", "final_lr"),
+        *("weight_decay", "clip_value", "clip_norm", "gradient_noise", "final_lr"),
     ),
     0.0,
 )

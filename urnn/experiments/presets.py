@@ -141,6 +141,7 @@ _SEARCH: dict[str, Settings] = {
     "initial_spread-0.5": {"initial_w": "uniform", "initial_spread": 0.5},
     "bias_constraint-nonpositive": {"bias_constraint": "nonpositive"},
     "clip_norm-1": {"clip_norm": 1.0},
+    "gradient_noise-0.001": {"gradient_noise": 1e-3},
     "warmup-500": {"warmup": 500},
     "rmsprop": {"optimizer": "rmsprop"},
     "unitary_betas-0.95,0.999": {"unitary_betas": (0.95, 0.999)},
