@@ -150,8 +150,13 @@ _SEARCH: dict[str, Settings] = {
     "readout-mean": {"readout": "mean"},
     "readout-times": {"readout": "times"},
     "num_layers-2": {"num_layers": 2},
+    "lstm": {"model": "lstm"},
+    **{f"lstm-lr-{lr:g}": {"model": "lstm", "lr": lr} for lr in (3e-4, 3e-3, 1e-2)},
+    **{f"lstm-forget_bias-{b:g}": {"model": "lstm", "forget_bias": b} for b in (0.0, 3.0)},
+    "lstm-clip_norm-0": {"model": "lstm", "clip_norm": 0.0},
+    "lstm-batch_size-100": {"model": "lstm", "batch_size": 100},
 }
-"""Steps from the best recipe at N = 128, each by one setting; their figures are those of the validation set."""
+"""Steps from the best recipe at N = 128, each by one setting, for the full uRNN and the LSTM of the same N."""
 _SUBSET: Settings = {**_MNIST["mnist-permuted"], "train_images": 5000, "best": {"epochs": 20}, "paper": {"epochs": 20}}
 _N512: Settings = {**_MNIST["mnist-permuted"], "hidden": 512}
 

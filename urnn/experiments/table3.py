@@ -78,8 +78,9 @@ def capacity(grid: str, runs: dict[str, Rows]) -> list[str]:
 def search(grid: str, runs: dict[str, Rows]) -> list[str]:
     """Rows: steps away from a recipe, by what they came to on the validation set."""
     parts = [
-        "Permuted pixels, N = 128, a few epochs: the recipe, and steps away from it by one setting each, in the order "
-        "of their accuracy on the validation set. The test set has no part in a search, and its figures are not shown."
+        "Permuted pixels, N = 128, a few epochs: the recipe, for the full uRNN (*base*) and the LSTM, and steps away "
+        "from it by one setting each, in the order of their accuracy on the validation set. The test set has no part "
+        "in a search, and its figures are not shown."
     ]
     for recipe, rows in runs.items():
         lines = [
