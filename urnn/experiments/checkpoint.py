@@ -10,12 +10,9 @@ from torch import Tensor
 from urnn._storage import pack, unpack
 from urnn.experiments.files import write_atomic
 
-KEEP = 2
-"""So many checkpoints of a run stay on the disk."""
 
-
-def save(folder: Path, iteration: int, tensors: dict[str, Tensor], meta: dict[str, Any], keep: int = KEEP) -> Path:
-    """Write a checkpoint and remove the oldest ones."""
+def save(folder: Path, iteration: int, tensors: dict[str, Tensor], meta: dict[str, Any], keep: int = 2) -> Path:
+    """Write a checkpoint and remove all but the last ``keep``."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{iteration:09d}.safetensors"
     write_atomic(path, pack(tensors, meta)[0])
@@ -70,7 +67,11 @@ def flatten(prefix: str, tree: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def unflatten(tree: Any, tensors: dict[str, Tensor]) -> Any:
-    """The inverse of ``flatten``."""
+    """The inverse of ``flatten``.
+
+    Raises:
+        TypeError, ValueError, KeyError: for a tree that ``flatten`` did not make.
+    """
     ((kind, content),) = tree.items()
     if kind == "tensor":
         return tensors[content]
