@@ -14,6 +14,7 @@ ROOMS = {
     "_checks": set(),
     "_typing": set(),
     "_module": {"linalg"},
+    "_storage": set(),
     "linalg": set(),
     "ops": set(),
     "parametrizations": {"linalg"},
@@ -22,11 +23,12 @@ ROOMS = {
     "capacity": {"linalg", "parametrizations"},
     "state": {"linalg", "parametrizations"},
     "graphs": {"optim"},
-    "experiments": {"", "capacity", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
+    "pretrained": {"_storage", "nn", "parametrizations", "state"},
+    "experiments": {"", "_storage", "capacity", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
     "bench": {"", "linalg", "ops"},
     "cli": {"", "bench", "capacity", "experiments"},
     "__main__": {"cli"},
-    "": {"capacity", "graphs", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
+    "": {"capacity", "graphs", "linalg", "nn", "ops", "optim", "parametrizations", "pretrained", "state"},
 }
 THIRD_PARTY = {
     "numba": {"ops"},
@@ -40,7 +42,7 @@ THIRD_PARTY = {
     "numpy": {"experiments", "ops", "parametrizations"},
     "pooch": {"experiments"},
     "jaxtyping": {"_typing"},
-    "safetensors": {"experiments"},
+    "safetensors": {"_storage"},
     "tensorboard": {"experiments"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -80,6 +80,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default: one below runs/.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     pairs: Annotated[list[str], typer.Option("--set", help="Any setting, KEY=VALUE; see --list.")] = [],  # noqa: B006
+    allow: Annotated[list[str], typer.Option(help="With --resume: a setting that --set may change.")] = [],  # noqa: B006
     show: Annotated[bool, typer.Option("--list", help="Print all settings with their values and end.")] = False,
 ) -> None:
     """Train one model on one task; leaves a folder with settings, metrics, checkpoints and result."""
@@ -95,9 +96,10 @@ def train(
     flags["order"] = "permuted" if permuted else None
     own = {name: value for name, value in flags.items() if value is not None}
     if resume is not None:
-        if task or preset or own or pairs or out:
-            raise ValueError("--resume: expected it alone, as the folder holds all settings")
+        if task or preset or own or out:
+            raise ValueError("--resume: expected it alone, or with --set and --allow, as the folder holds all settings")
         folder = RunFolder.open(resume)
+        folder.change(from_text(folder.config().task, pairs), allow)
     else:
         if task is None and preset is None:
             raise ValueError("task: expected a task, or --preset NAME, or --resume DIR, got none")

@@ -83,6 +83,7 @@ class Config:
     stop_after_solved: int = setting(0, "stop so many iterations after the problem was solved; 0: never")
     log_every: int = setting(10, "iterations between reports; the other intervals must be multiples of it")
     checkpoint_every: int = setting(100, "iterations between checkpoints")
+    keep_checkpoints: int = setting(2, "so many of the last checkpoints stay")
     tensorboard: bool = setting(True, "write TensorBoard events, where tensorboard is installed")
 
     seed: int = setting(0, "of all random numbers")
@@ -148,7 +149,7 @@ _CHOICES = {
 }
 _WHOLE = (
     *((n, 1, None) for n in ("hidden", "num_layers", "reflections", "rotations", "batch_size", "max_iterations")),
-    *((n, 1, None) for n in ("log_every", "checkpoint_every")),
+    *((n, 1, None) for n in ("log_every", "checkpoint_every", "keep_checkpoints")),
     *((n, 0, None) for n in ("parameters", "warmup", "eval_every", "patience", "stop_after_solved", "threads")),
     ("seed", 0, 2**63 - 1),
 )
@@ -159,6 +160,13 @@ _NUMBERS = dict.fromkeys(
     ),
     0.0,
 )
+
+CHANGEABLE = (
+    *("lr", "unitary_lr", "unitary_step", "polish", "alpha", "betas", "eps", "weight_decay", "clip_value", "clip_norm"),
+    *("schedule", "warmup", "final_lr", "batch_size", "max_iterations", "eval_every", "patience", "stop_after_solved"),
+    *("log_every", "checkpoint_every", "keep_checkpoints", "tensorboard", "backend", "device", "graphs", "threads"),
+)
+"""What may be another when a run goes on; all else would make another model, or other data."""
 
 
 def all_settings(task: str) -> dict[str, Setting]:

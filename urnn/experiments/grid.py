@@ -20,6 +20,7 @@ from urnn.experiments import presets
 from urnn.experiments.config import Config, from_text
 from urnn.experiments.folder import RunFolder
 from urnn.experiments.settings import unknown
+from urnn.experiments.signals import Noted, noted
 from urnn.experiments.train import prepare
 
 OUTPUT = "output.txt"
@@ -71,10 +72,23 @@ def run_grid(cells: Sequence[Cell], jobs: int, console: Console) -> dict[str, st
             _say(console, f"done before: {cell.name}")
         else:
             waiting.append(cell)
+    with noted() as signals:
+        failed |= _work_off(waiting, jobs, console, signals)
+    for name, reason in failed.items():
+        _say(console, f"failed: {name}: {reason}")
+    if signals.signal:
+        _say(console, f"{signals.signal.name}: the runs have saved; the same command goes on.")
+        raise SystemExit(signals.status)
+    return failed
+
+
+def _work_off(waiting: list[Cell], jobs: int, console: Console, signals: Noted) -> dict[str, str]:
+    """Run cells until all are done or a signal comes; then the workers are told to save and end, and waited for."""
+    failed: dict[str, str] = {}
     running: dict[subprocess.Popen[bytes], tuple[Cell, float]] = {}
     total, finished = len(waiting), 0
     try:
-        while waiting or running:
+        while (waiting or running) and not signals.signal:
             while waiting and len(running) < jobs:
                 cell = waiting.pop(0)
                 running[_start(cell)] = cell, time.perf_counter()
@@ -94,8 +108,6 @@ def run_grid(cells: Sequence[Cell], jobs: int, console: Console) -> dict[str, st
             process.terminate()
         for process in running:
             process.wait()
-    for name, reason in failed.items():
-        _say(console, f"failed: {name}: {reason}")
     return failed
 
 
