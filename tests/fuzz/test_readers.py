@@ -223,12 +223,27 @@ def _pretrained_case(folder: Path) -> Case:
         saved[family] = config, _storage.unpack(folder / family / VALUES).tensors
     path = folder / "pretrained"
     path.mkdir(exist_ok=True)
-    cases = st.sampled_from(sorted(saved)).flatmap(
-        lambda family: st.tuples(
-            altered_json(saved[family][0]["model"]) | st.just(saved[family][0]["model"]),
-            altered_tensors(saved[family][1]),
-        )
+    options = st.fixed_dictionaries(
+        {"family": st.sampled_from(sorted(saved))},
+        optional=dict.fromkeys(("layers", "reflections", "n"), SIZES),
     )
+    sizes = st.dictionaries(st.sampled_from(["hidden_size", "input_size", "num_layers", "dropout"]), SIZES, max_size=2)
+
+    def cases_of(family: str) -> st.SearchStrategy[Any]:
+        described, tensors = saved[family][0]["model"], saved[family][1]
+
+        def resized(changes: tuple[Any, ...]) -> Any:
+            rnn = {
+                **described["modules"]["rnn"],
+                **changes[0],
+                **({"parametrization": changes[1]} if changes[1] else {}),
+            }
+            return {**described, "modules": {**described["modules"], "rnn": rnn}}
+
+        altered = altered_json(described) | st.tuples(sizes, st.none() | options).map(resized)
+        return st.tuples(altered, altered_tensors(tensors))
+
+    cases = st.sampled_from(sorted(saved)).flatmap(cases_of)
 
     def read(case: tuple[Any, dict[str, torch.Tensor]]) -> None:
         content, checksum = _storage.pack(case[1], None)
