@@ -25,8 +25,9 @@ ROOMS = {
     "graphs": {"optim"},
     "pretrained": {"_storage", "nn", "parametrizations", "state"},
     "experiments": {"", "_storage", "capacity", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
+    "doctor": {"", "linalg", "ops", "optim"},
     "bench": {"", "linalg", "ops"},
-    "cli": {"", "bench", "capacity", "experiments"},
+    "cli": {"", "bench", "capacity", "doctor", "experiments"},
     "__main__": {"cli"},
     "": {"capacity", "graphs", "linalg", "nn", "ops", "optim", "parametrizations", "pretrained", "state"},
 }

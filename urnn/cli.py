@@ -189,6 +189,25 @@ def capacity(
 
 
 @app.command()
+def doctor() -> None:
+    """Say what is here (versions, devices, backends) and whether it computes what it should; exit status 1 if not."""
+    from urnn.doctor import examine
+
+    console = Console()
+    section, failed = "", 0
+    for row in examine():
+        if row.section != section:
+            section = row.section
+            console.print(f"\n{section}", highlight=False, markup=False)
+        mark = {None: "  ", True: "ok", False: "NO"}[row.ok]
+        console.print(f"  {mark}  {row.name}: {row.text}", highlight=False, markup=False, soft_wrap=True)
+        failed += row.ok is False
+    console.print(f"\n{failed or 'no'} self-test failed" if failed < 2 else f"\n{failed} self-tests failed")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
 def errata(
     out: Annotated[Path, typer.Option(help="File for the figures.")] = Path("results/errata.json"),
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
@@ -323,17 +342,21 @@ def _bench(
         raise ValueError(f"{failures} of the models failed; the notes say why")
 
 
+LARGEST = 100_000
+"""No size is so large."""
+
+
 def _sizes(text: str) -> list[int]:
     """``7``, ``2..16`` or ``4,6,8`` as numbers."""
     try:
         if ".." in text:
             first, last = (int(part) for part in text.split(".."))
-            sizes = list(range(first, last + 1))
+            sizes = list(range(first, min(last, LARGEST) + 1))
         else:
             sizes = [int(part) for part in text.split(",")]
     except ValueError:
         sizes = []
-    if not sizes or min(sizes) < 1:
+    if not sizes or min(sizes) < 1 or max(sizes) >= LARGEST:
         raise ValueError(f"--n: expected sizes >= 1 such as 7, 2..16 or 4,6,8, got {text!r}")
     return sizes
 
@@ -343,4 +366,4 @@ def _option(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise ValueError(f"--option: expected NAME=VALUE, got {text!r}")
-    return name, int(value) if value.lstrip("-").isdigit() else value
+    return name, int(value) if value.removeprefix("-").isdecimal() else value

@@ -48,3 +48,21 @@ def read_json(path: Path) -> Any:
         return _storage.parse_json(_storage.read_text(path, LIMIT))
     except ValueError as error:
         raise ValueError(f"{path}: expected JSON, got {error}") from error
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read JSON objects, one in each line."""
+    try:
+        lines = _storage.read_text(path, LIMIT).splitlines()
+    except ValueError as error:
+        raise ValueError(f"{path}: expected JSON, got {error}") from error
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = _storage.parse_json(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: expected JSON, got {error}") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}, line {number}: expected a JSON object, got {line[:40]!r}")
+        rows.append(row)
+    return rows

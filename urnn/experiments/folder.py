@@ -16,7 +16,7 @@ import torch
 import urnn
 from urnn.experiments import checkpoint, lock
 from urnn.experiments.config import CHANGEABLE, Config, resolve
-from urnn.experiments.files import explained, read_json, write_json
+from urnn.experiments.files import explained, read_json, read_lines, write_json
 
 _BEFORE = ("environment.json", "output.txt", lock.NAME)
 """What may lie in a folder before its config.json: a run that was killed as it began leaves it."""
@@ -203,7 +203,7 @@ class RunFolder:
         """All lines so far."""
         if self._file is not None:
             self._flush()
-        return [json.loads(line) for line in self._metrics.read_text().splitlines()] if self._metrics.exists() else []
+        return read_lines(self._metrics) if self._metrics.exists() else []
 
     @property
     def _metrics(self) -> Path:
