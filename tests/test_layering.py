@@ -37,9 +37,13 @@ THIRD_PARTY = {
     "typer": {"cli"},
     "rich": {"bench", "capacity", "cli", "experiments"},
     "matplotlib": {"bench", "capacity", "experiments"},
-    "numpy": {"ops", "parametrizations"},
+    "numpy": {"experiments", "ops", "parametrizations"},
     "jaxtyping": {"_typing"},
+    "pesq": {"experiments"},
+    "pystoi": {"experiments"},
     "safetensors": {"experiments"},
+    "scipy": {"experiments"},
+    "soundfile": {"experiments"},
     "tensorboard": {"experiments"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
