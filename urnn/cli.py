@@ -1,4 +1,4 @@
-"""The command line: ``urnn demo``, ``train``, ``reproduce``, ``capacity``, ``bench``, ``errata``, ``soak``."""
+"""The command line: ``urnn train``, ``reproduce`` and what ``urnn --help`` lists."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 import urnn
+from urnn import cli_speech
 from urnn._checks import check_int
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Time the recurrence beside its peers, and write the page about it.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+for command in (cli_speech.features, cli_speech.score, cli_speech.predict):
+    app.command()(command)
 
 
 def main() -> None:
@@ -63,12 +66,14 @@ def demo(
 
 @app.command()
 def train(
-    task: Annotated[str | None, typer.Argument(help="copy or sysid.")] = None,
+    task: Annotated[str | None, typer.Argument(help="copy, sysid or speech.")] = None,
     preset: Annotated[str | None, typer.Option(help="A cell of a table or figure, such as sysid-N8.")] = None,
     recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
     model: Annotated[str | None, typer.Option(help="A family of unitary matrices, or lstm, gru, rnn.")] = None,
     hidden: Annotated[int | None, typer.Option(help="N, size of the hidden state.")] = None,
     time_steps: Annotated[int | None, typer.Option("--T", help="T, steps of the task.")] = None,
+    data: Annotated[str | None, typer.Option(help="speech: folder of audio, or a file of features.")] = None,
+    skip_bad: Annotated[bool | None, typer.Option("--skip-bad", help="speech: leave out unusable audio.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of all random numbers.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default: one below runs/.")] = None,
@@ -86,6 +91,7 @@ def train(
 
     console = Console()
     flags = {"model": model, "hidden": hidden, "time_steps": time_steps, "seed": seed, "device": device}
+    flags |= {"data": data, "skip_bad": skip_bad}
     own = {name: value for name, value in flags.items() if value is not None}
     if resume is not None:
         if task or preset or own or pairs or out:

@@ -57,12 +57,53 @@ RECIPES: dict[str, dict[str, Settings]] = {
             "growth": 0.0,
         },
     },
+    "speech": {
+        "best": {
+            "optimizer": "adam",
+            "lr": 3e-3,
+            "batch_size": 16,
+            "max_iterations": 6000,
+            "eval_every": 100,
+            "log_every": 20,
+            "checkpoint_every": 500,
+        },
+        "paper": {  # 130 iterations were an epoch; patience 100 epochs
+            **PAPER["speech"],
+            "unitary_betas": None,
+            "polish": False,
+            "schedule": "constant",
+            "initial_w": "restricted",
+            "normalize": False,
+            "add": "none",
+            "batch_size": 28,
+            "max_iterations": 13_000,
+            "eval_every": 130,
+            "patience": 100,
+            "log_every": 10,
+            "checkpoint_every": 1300,
+        },
+    },
 }
 OF_MODEL: dict[str, dict[str, dict[str, Settings]]] = {
     "copy": {
         "best": {
             "lstm": _LSTM_BEST,
             "gru": _LSTM_BEST,
+            "rnn": {"clip_norm": 1.0},
+        },
+        "paper": {
+            "lstm": _LSTM_PAPER,
+            "gru": _LSTM_PAPER,
+            "rnn": _LSTM_PAPER,
+            "restricted": {"initial_w": "family"},
+            "householder": {"initial_w": "family"},
+            "givens": {"initial_w": "family"},
+        },
+    },
+    "speech": {
+        "best": {
+            "lstm": {"clip_norm": 1.0},
+            "gru": {"clip_norm": 1.0},
             "rnn": {"clip_norm": 1.0},
         },
         "paper": {
@@ -92,6 +133,12 @@ _T2000: Settings = {
 _LONG: Settings = {"task": "copy", "model": "full", "best": {"max_iterations": 4000, "stop_after_solved": 500}}
 _TABLE1: Settings = {"task": "sysid", "model": "full,restricted"}
 _CAPACITY: Settings = {"task": "sysid", "systems": "haar", "best": {"max_iterations": 2000}}
+_TABLE2 = {
+    "lstm": (84, 120, 158),
+    "restricted": (128, 158, 192, 256, 378),
+    "full": (128, 192, 256),
+}
+"""Hidden sizes of Table 2."""
 _SHARES = {8: (1, 2, 4, 6, 8), 16: (2, 4, 8, 12, 16), 32: (4, 8, 16, 24, 32)}
 """Reflections and layers of rotations, by size."""
 
@@ -122,6 +169,14 @@ PRESETS: dict[str, Settings] = {
     "sysid-N16": {**_TABLE1, "hidden": 16},
     "sysid-N64": {**_TABLE1, "hidden": 64, "best": {"max_iterations": 2000}},
     "sysid-N128": {**_TABLE1, "hidden": 128, "model": "full", "best": {"max_iterations": 3000}},
+    **{
+        f"speech/{model}-{n}": {"task": "speech", "model": model, "hidden": n}
+        for model, sizes in _TABLE2.items()
+        for n in sizes
+    },
+    # Beyond the paper's sizes.
+    "speech/full-512": {"task": "speech", "model": "full", "hidden": 512},
+    "speech/full-256x2": {"task": "speech", "model": "full", "hidden": 256, "num_layers": 2},
     # The paper's future work: a random unitary system, and families between the restricted and the full one.
     **{f"capacity-N{n}/full": {**_CAPACITY, "hidden": n, "model": "full"} for n in _SHARES},
     **{f"capacity-N{n}/restricted": {**_CAPACITY, "hidden": n, "model": "restricted"} for n in _SHARES},
@@ -143,6 +198,8 @@ GRIDS: dict[str, dict[str, Any]] = {
     "figure1-long": {"cells": ["copy-T5000/full-128", "copy-T10000/full-128"], "seeds": 5},
     "table1": {"cells": [f"sysid-N{n}" for n in (4, 6, 7, 8, 16)], "seeds": 1},
     "table1-large": {"cells": ["sysid-N64", "sysid-N128"], "seeds": 1},
+    "table2": {"cells": [f"speech/{model}-{n}" for model, sizes in _TABLE2.items() for n in sizes], "seeds": 3},
+    "table2-large": {"cells": ["speech/full-512", "speech/full-256x2"], "seeds": 3},
     "capacity": {"cells": [name for name in PRESETS if name.startswith("capacity-")], "seeds": 1},
 }
 

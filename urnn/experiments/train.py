@@ -123,6 +123,7 @@ def _train(folder: RunFolder, console: Console) -> dict[str, Any]:
             if now.iteration % config.checkpoint_every == 0:
                 folder.save(now.iteration, *state(model, optimizer, best, now))
 
+    folder.save(now.iteration, *state(model, optimizer, best, now))
     result = _result(problem, model, now, best, folder)
     folder.finish(result)
     return result

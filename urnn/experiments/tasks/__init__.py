@@ -2,8 +2,9 @@
 
 from urnn.experiments.tasks.base import Problem, Task
 from urnn.experiments.tasks.copy import Copy
+from urnn.experiments.tasks.speech import Speech
 from urnn.experiments.tasks.system_id import SystemId
 
-TASKS: dict[str, type[Task]] = {"copy": Copy, "sysid": SystemId}
+TASKS: dict[str, type[Task]] = {"copy": Copy, "sysid": SystemId, "speech": Speech}
 
-__all__ = ["TASKS", "Copy", "Problem", "SystemId", "Task"]
+__all__ = ["TASKS", "Copy", "Problem", "Speech", "SystemId", "Task"]
