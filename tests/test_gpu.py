@@ -100,7 +100,7 @@ def test_a_captured_step_equals_an_eager_one(name):
 
 
 def test_layer_on_the_device_equals_the_cpu():
-    rnn = urnn.UnitaryRNN(5, 17, 2, bidirectional=True, dtype=torch.float64)
+    rnn = urnn.UnitaryRNN(5, 17, 2, bidirectional=True, backend="explicit", dtype=torch.float64)
     x = torch.randn(9, 3, 5, dtype=torch.float64)
     expected, last = rnn(x)
     got, got_last = rnn.to("cuda")(x.to("cuda"))
@@ -118,7 +118,7 @@ def test_memory_on_the_device_keeps_its_bounds():
 
 
 def test_segments_on_the_device_equal_the_cpu():
-    options = {"dtype": torch.float64, "return_sequence": False, "checkpoint": "sqrt"}
+    options = {"dtype": torch.float64, "backend": "explicit", "return_sequence": False, "checkpoint": "sqrt"}
     rnn = urnn.UnitaryRNN(5, 17, 2, bidirectional=True, **options)
     x = torch.randn(30, 3, 5, dtype=torch.float64)
     twin = copy.deepcopy(rnn).to("cuda")
@@ -161,26 +161,30 @@ def test_products_err_no_more_than_the_solve(n, radius):
         assert float((found - exact).abs().max()) <= bound
 
 
-def _step_in_a_graph(optimizer: torch.optim.Optimizer, gradients: list[torch.Tensor]) -> None:
-    """A plain step along zero, which makes the state, then one captured step along each gradient."""
+def _step_in_a_graph(optimizer: torch.optim.Optimizer, gradients: list[torch.Tensor]) -> torch.Tensor:
+    """A plain step along zero, which makes the state, then one captured step along each gradient.
+
+    Returns W as the plain step leaves it: the polish moves its last bits.
+    """
     (W,) = optimizer.param_groups[0]["params"]
     W.grad = torch.zeros_like(W)
     optimizer.step()
+    start = W.detach().clone()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         optimizer.step()
     for gradient in gradients:
         W.grad.copy_(gradient)
         graph.replay()
+    return start
 
 
 def test_a_step_too_long_for_a_graph_leaves_its_matrix_and_is_counted():
     W = urnn.parametrizations.Full(8, (3,), device="cuda").weight
-    start = W.detach().clone()
     optimizer = urnn.optim.SGD([W], lr=0.01)
     gradient = torch.randn_like(W)
     gradient[1] *= 1000
-    _step_in_a_graph(optimizer, [gradient, gradient])
+    start = _step_in_a_graph(optimizer, [gradient, gradient])
     assert torch.equal(W[1], start[1])
     assert all(not torch.equal(W[i], start[i]) for i in (0, 2))
     assert optimizer.failed_steps() == 2

@@ -86,6 +86,11 @@ def test_text_that_is_wrong_is_named(pairs, message):
         ({"checkpoint_every": 15}, "checkpoint_every: expected a multiple of log_every = 10, got 15"),
         ({"patience": 3}, "patience: expected 0 with eval_every=0, got 3. Set eval_every too"),
         ({"data": "offline"}, "data: expected one of"),
+        ({"alpha": 1.0}, "alpha: expected a number in .0.0, 1.0., got 1.0"),
+        ({"betas": (0.9, 1.5)}, "betas: expected a number in .0.0, 1.0., got 1.5"),
+        ({"unitary_betas": (-0.1, 0.9)}, "unitary_betas: expected a number in"),
+        ({"backend": "gpuu"}, "backend: expected one of"),
+        ({"model": "householder", "hidden": 4}, "reflections: expected an int in .1, 4., got 8"),
         ({"seed": -1}, "seed: expected an int in"),
     ],
 )
@@ -98,7 +103,8 @@ def test_a_bad_setting_is_named(settings, message):
     ("settings", "message"),
     [
         ({"systems": "Wu,Wx"}, "systems: expected a known name, got 'Wx'"),
-        ({"model": "full,lstn"}, "model: expected one of .* Did you mean 'lstm'"),
+        ({"model": "full,restrictd"}, "model: expected one of .* Did you mean 'restricted'"),
+        ({"model": "full,lstm"}, "model: expected one of .*, got 'lstm'"),
         ({"first_length": 200}, "first_length: expected an int in .1, 150., got 200"),
         ({"growth": 1.5}, "growth: expected a number in"),
     ],

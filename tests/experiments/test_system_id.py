@@ -180,10 +180,3 @@ def test_other_families_learn_too(tiny, name):
     loss = problem.loss(model, *problem.batch(0))
     loss.backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters())
-
-
-@pytest.mark.parametrize("name", ["lstm", "full,rnn"])
-def test_a_model_that_is_no_family_is_named(tiny, name):
-    config = tiny("sysid", model=name)
-    with pytest.raises(ValueError, match="model: expected a known name, got '(lstm|rnn)'"):
-        config.problem.start(config)

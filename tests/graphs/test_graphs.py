@@ -25,7 +25,7 @@ OPTIMIZERS = {
 class Model(nn.Module):
     def __init__(self, device, dtype=torch.float64):
         super().__init__()
-        self.rnn = urnn.UnitaryRNN(3, 6, device=device, dtype=dtype)
+        self.rnn = urnn.UnitaryRNN(3, 6, device=device, dtype=dtype, backend="explicit")  # float64 on a GPU too
         self.readout = urnn.ComplexToReal(6, 2, device=device, dtype=dtype)
 
     def forward(self, x):

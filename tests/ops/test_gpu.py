@@ -1,7 +1,9 @@
 """The GPU backend. What needs no GPU, here: every kernel compiles, and the plans fit. The rest with `make test-gpu`."""
 
+import copy
 import importlib.util
 from pathlib import Path
+from statistics import median
 
 import pytest
 import torch
@@ -139,9 +141,10 @@ def _problem(
     bias: float = 0.05,
     lengths: bool = False,
     real: bool = True,
+    seed: int = 0,
 ) -> tuple[list[Tensor | None], list[Tensor], Tensor | None]:
     """Arguments in double precision, incoming gradients, lengths."""
-    g = torch.Generator().manual_seed(n + 7 * T + 31 * B)
+    g = torch.Generator().manual_seed(seed)
 
     def numbers(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=g, dtype=torch.float64)
@@ -176,7 +179,7 @@ def _pass(
 
 
 def _error(value: Tensor, exact: Tensor) -> float:
-    return float((value.to(exact.dtype) - exact).norm() / exact.norm().clamp_min(1e-30))
+    return ((value.to(exact.dtype) - exact).norm() / exact.norm().clamp_min(1e-30)).item()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -184,16 +187,18 @@ class TestOnGPU:
     pytestmark = gpu
 
     def test_it_errs_no_more_than_pytorch(self, name: str) -> None:
+        """Medians of five problems: a rounding error near |z| = 0 is amplified by b / |z|, in either by chance."""
         case = dict(CASES[name])
         options = {key: case.pop(key) for key in ("reverse", "nonlinearity", "half_gradient") if key in case}
-        problem = _problem(**case)  # type: ignore[arg-type]
-        exact = _pass(*problem, "explicit", torch.complex128, **options)
-        plain = _pass(*problem, "explicit", torch.complex64, **options)
-        ours = _pass(*problem, "gpu", torch.complex64, **options)
-        for key, value in exact.items():
-            assert torch.isfinite(torch.view_as_real(ours[key]) if ours[key].is_complex() else ours[key]).all(), key
-            # a rounding error near |z| = 0 is amplified by b / |z|: PyTorch's own is a draw too, hence the floor
-            assert _error(ours[key], value) <= 2 * _error(plain[key], value) + 5e-7, key
+        errors: dict[str, dict[str, list[float]]] = {"gpu": {}, "explicit": {}}
+        for seed in range(5):
+            problem = _problem(**case, seed=seed)  # type: ignore[arg-type]
+            exact = _pass(*problem, "explicit", torch.complex128, **options)
+            for backend, found in errors.items():
+                for key, value in _pass(*problem, backend, torch.complex64, **options).items():
+                    found.setdefault(key, []).append(_error(value, exact[key]))
+        for key, plain in errors["explicit"].items():
+            assert median(errors["gpu"][key]) <= 2 * median(plain) + 2e-7, key
 
     def test_tf32_is_near(self, name: str) -> None:
         case = dict(CASES[name])
@@ -262,23 +267,21 @@ class TestBehaviour:
         layer = urnn.UnitaryRNN(3, n, device="cuda")
         x = torch.randn(11, 4, 3, device="cuda")
 
-        def step() -> Tensor:
-            layer.zero_grad(set_to_none=False)
+        twin = copy.deepcopy(layer)
+
+        def step(layer: urnn.UnitaryRNN) -> tuple[Tensor, Tensor]:
             h = layer(x)[0]
-            h.abs().sum().backward()
-            return h
+            return h, torch.autograd.grad(h.abs().sum(), layer.weight_hh_l0)[0]
 
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            step()
+            step(layer)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            h = step()
+            replayed = step(layer)
         x.normal_()
         graph.replay()
-        grad = layer.weight_hh_l0.grad.clone()
-        expected = step()
-        assert torch.equal(h, expected)
-        assert torch.equal(grad, layer.weight_hh_l0.grad)
+        for ours, expected in zip(replayed, step(twin), strict=True):
+            assert torch.equal(ours, expected)

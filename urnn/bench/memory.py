@@ -17,8 +17,10 @@ import torch
 from torch import Tensor
 
 from urnn import UnitaryRNN
+from urnn.bench.device import SHORT, Cpu, Gpu
 from urnn.bench.registry import Shape
-from urnn.bench.run import SHORT, Row, _environment
+from urnn.bench.run import environment
+from urnn.bench.tables import Row
 
 Result = TypeVar("Result")
 LARGE = Shape("copy, T = 2000, large batch", 2020, 128, 128, 10)
@@ -107,14 +109,14 @@ def time_ratio(shape: Shape, repetitions: int, device: str = "cpu") -> Row:
     }
 
 
-def record(path: Path, device: str = "cpu", repetitions: int = 25) -> None:
+def record(path: Path, device: str = "cpu", repetitions: int = 25, source: str | None = None) -> None:
     """Measure memory and time of all modes and write them to ``path``; about a minute on a CPU."""
     rows = [
         {"mode": name, **measure(LARGE, device, input_gradient, **options)}
         for name, options in MODES.items()
         for input_gradient in (True, False)
     ]
-    result = {**_environment(), "device": device, "memory": rows}
+    result = {**environment(Cpu() if device == "cpu" else Gpu(), source), "memory": rows}
     result["time"] = [time_ratio(shape, repetitions, device) for shape in TIMED]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")

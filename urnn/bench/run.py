@@ -65,11 +65,10 @@ def measure(
         source: the commit for the rows; None asks git.
         say: is told what is going on.
     """
-    environment = device.environment() | {name: installed(name) for name in VERSIONS}
-    environment |= {"torch": torch.__version__, "commit": source or commit(), "date": time.strftime("%Y-%m-%d")}
+    here = environment(device, source)
     for shape in shapes:
         sizes = {key: getattr(shape, key) for key in ("series", "T", "B", "N", "M")}
-        common = environment | sizes | {"shape": shape.name, "dtype": "float32"}
+        common = here | sizes | {"shape": shape.name, "dtype": "float32"}
         if device.name not in shape.devices:
             yield [common | {"model": ALL, "note": f"left out on the {device.name.upper()}: it takes too long there"}]
             continue
@@ -172,6 +171,12 @@ class TrainingPass:
 
 def _quantile(values: list[float], q: float) -> float:
     return float(torch.tensor(values, dtype=torch.float64).quantile(q))
+
+
+def environment(device: Device, source: str | None = None) -> Row:
+    """What a figure depends on beside the code; ``source`` is the commit, where git is not to be asked."""
+    versions = {name: installed(name) for name in VERSIONS} | {"torch": torch.__version__}
+    return device.environment() | versions | {"commit": source or commit(), "date": time.strftime("%Y-%m-%d")}
 
 
 def commit() -> str:

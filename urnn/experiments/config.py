@@ -15,10 +15,12 @@ from urnn.experiments.tasks.base import Task
 from urnn.nn.modrelu import BIAS_CONSTRAINTS
 from urnn.nn.recurrent import INITIAL_STATES
 from urnn.ops import NONLINEARITIES
+from urnn.ops.backends import BACKEND_NAMES
 from urnn.optim.base import STEPS
 from urnn.optim.rmsprop import SCALINGS
+from urnn.parametrizations import PARAMETRIZATIONS
 
-MODELS = ("full", "restricted", "householder", "givens", "exponential", "cayley", "lstm", "gru", "rnn")
+MODELS = (*PARAMETRIZATIONS, "lstm", "gru", "rnn")
 OPTIMIZERS = ("rmsprop", "adam", "sgd")
 SCHEDULES = ("constant", "cosine", "exponential")
 INITIAL_W = ("family", "haar", "restricted", "uniform", "even")
@@ -101,8 +103,11 @@ class Config:
         check_kinds(Config, {name: getattr(self, name) for name in settings_of(Config)})
         for name, choices in _CHOICES.items():
             check_choice(name, getattr(self, name), choices)
-        for name in self.model.split(",") if self.problem.many_models else (self.model,):
-            check_choice("model", name, MODELS)
+        families = self.problem.families_alone
+        for name in self.model.split(",") if families else (self.model,):
+            check_choice("model", name, PARAMETRIZATIONS if families else MODELS)
+        if "householder" in self.model.split(",") and not self.parameters:
+            check_int("reflections", self.reflections, 1, self.hidden)
         if self.bias_constraint is not None:
             check_choice("bias_constraint", self.bias_constraint, BIAS_CONSTRAINTS)
         for name, low, high in _WHOLE:
@@ -110,6 +115,10 @@ class Config:
         for name, lowest in _NUMBERS.items():
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), lowest)
+        check_number("alpha", self.alpha, 0.0, 1.0, open_end=True)
+        for name in ("betas", "unitary_betas"):
+            for beta in getattr(self, name) or ():
+                check_number(name, beta, 0.0, 1.0, open_end=True)
         for name in ("eval_every", "checkpoint_every"):
             if getattr(self, name) % self.log_every:
                 raise ValueError(
@@ -124,6 +133,7 @@ _CHOICES = {
     "nonlinearity": NONLINEARITIES,
     "initial_state": INITIAL_STATES,
     "initial_w": INITIAL_W,
+    "backend": BACKEND_NAMES,
     "dtype": ("float32", "float64"),
     "optimizer": OPTIMIZERS,
     "unitary_scaling": SCALINGS,

@@ -93,7 +93,7 @@ def _table1(grid: str, runs: dict[str, Rows]) -> list[str]:
         "test figure over all evaluations. *Best validation* is the test figure of the weights with the lowest "
         "validation loss. Only W is learned; every learner has six initialisations."
     )
-    judged = _judgement(cells, sizes) if "best" in runs else []
+    judged = _judgement(cells, sizes) if grid == "table1" and "best" in runs else []
     pictures = [f"![Normalized MSE of all initialisations](images/{grid}-{r}.png)" for r in runs]
     return [text, _markdown(["system", "learner", "", *(f"N = {n}" for n in sizes)], lines), *judged, *pictures]
 

@@ -53,12 +53,18 @@ class Backend:
         return cast(Kernels, importlib.import_module(self.module))
 
 
+@cache
+def _is_installed(module: str) -> bool:
+    parent, _, child = module.rpartition(".")
+    return (not parent or _is_installed(parent)) and importlib.util.find_spec(module) is not None
+
+
 def _cpu_limits(problem: Problem) -> str | None:
     if problem.device.type != "cpu":
         return f"it computes on the CPU, and the tensors are on {problem.device}"
     if problem.nonlinearity == "modrelu_epsilon":
         return "nonlinearity='modrelu_epsilon' has no compiled form; modrelu and hard have"
-    if importlib.util.find_spec("numba") is None:
+    if not _is_installed("numba"):
         return "numba is not installed. pip install numba adds it"
     return None
 
@@ -74,9 +80,11 @@ def _gpu_limits(problem: Problem) -> str | None:
         return "nonlinearity='modrelu_epsilon' has no compiled form; modrelu and hard have"
     if problem.n > 1024:
         return f"it serves hidden sizes up to 1024, not {problem.n}"
+    if not torch.cuda.is_available():
+        return "PyTorch finds no CUDA device here"
     if torch.cuda.get_device_capability(problem.device) < (8, 0):
         return "it needs a GPU of compute capability 8.0 (Ampere) or later"
-    if importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.bindings") is None:
+    if not _is_installed("cuda.bindings"):
         return "cuda-bindings is not installed. pip install 'urnn[gpu]' adds it"
     return None
 

@@ -19,6 +19,7 @@ twice, and keep the first.
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 import torch
@@ -255,3 +256,8 @@ class Recurrence(torch.autograd.Function):
         inputs = (grad_h, grad_h_n, kept, x, V, W, b, h_0, lengths, need_dx, *ctx.settings)
         dx, dV, dW, db, dh_0 = _Backward.apply(*inputs)  # type: ignore[no-untyped-call]
         return dx if need_dx else None, dV if V is not None else None, dW, db, dh_0, *[None] * (1 + len(ctx.settings))
+
+
+# PyTorch asks for the signature in each call, which takes longer than a small pass; so it is made once.
+vars(_Backward.forward)["__signature__"] = signature(_Backward.forward)
+vars(Recurrence.forward)["__signature__"] = signature(Recurrence.forward)

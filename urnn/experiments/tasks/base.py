@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Task:
     """Base of the settings of a task."""
 
-    many_models: ClassVar[bool] = False
-    """Whether ``model`` may name several, separated by commas."""
+    families_alone: ClassVar[bool] = False
+    """Whether ``model`` names families of unitary matrices, one or several separated by commas, and nothing else."""
 
     def __post_init__(self) -> None:
         check_kinds(type(self), self.__dict__)

@@ -40,7 +40,7 @@ RANKED = 32
 class SystemId(Task):
     """h_t = modReLU(W h_{t-1} + x_t) with h_0 = 0 and y_t = h_t; only W is learned."""
 
-    many_models: ClassVar[bool] = True
+    families_alone: ClassVar[bool] = True
 
     time_steps: int = setting(150, "T, length of the sequences")
     systems: str = setting("Wu,Wg", "where the systems come from: Wu, Wg, haar, or several")
@@ -88,9 +88,6 @@ class SystemIdProblem(Problem):
         super().__init__(config)
         self.task, self.n, self.kinds = task, config.hidden, task.time_steps
         self.learners = config.model.split(",")
-        for name in self.learners:
-            if name not in PARAMETRIZATIONS:
-                raise unknown("model", name, PARAMETRIZATIONS)
         self.systems = task.systems.split(",")
         self._draw()
         sizes = {"train": task.train_sequences, "validation": task.validation_sequences, "test": task.test_sequences}

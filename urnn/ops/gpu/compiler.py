@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,11 +43,17 @@ def launch(
         function = _function(source, name, tuple(sorted(macros.items())), device, size.shared_bytes)
     values = tuple(a.data_ptr() if isinstance(a, Tensor) else a or 0 for a in arguments)
     types = tuple(ctypes.c_int if isinstance(a, int) else ctypes.c_void_p for a in arguments)
+    config = _config(size, torch.cuda.current_stream().cuda_stream)
+    _check(driver.cuLaunchKernelEx(config, function, (values, types), 0))
+
+
+@lru_cache(maxsize=256)
+def _config(size: Launch, stream: int) -> Any:
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = size.blocks, 1, 1
     config.blockDimX, config.blockDimY, config.blockDimZ = size.threads, 1, 1
     config.sharedMemBytes = size.shared_bytes
-    config.hStream = torch.cuda.current_stream().cuda_stream
+    config.hStream = stream
     attribute = driver.CUlaunchAttribute()
     if size.together:
         attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
@@ -58,7 +64,7 @@ def launch(
         attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1
     if size.together or size.cluster > 1:
         config.attrs, config.numAttrs = [attribute], 1
-    _check(driver.cuLaunchKernelEx(config, function, (values, types), 0))
+    return config
 
 
 def compile_source(source: str, macros: Macros, arch: str) -> bytes:
