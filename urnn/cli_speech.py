@@ -32,7 +32,9 @@ def features(
     for note in made.notes:
         console.print(note, highlight=False, markup=False, soft_wrap=True)
     parts = ", ".join(f"{made.splits.count(split)} {split}" for split in corpora.SPLITS)
-    console.print(f"{out}: {len(made.ids)} utterances ({parts}), {len(made.values)} frames", highlight=False)
+    console.print(
+        f"{out}: {len(made.ids)} utterances ({parts}), {len(made.values)} frames", highlight=False, soft_wrap=True
+    )
 
 
 def score(

@@ -50,11 +50,13 @@ class Speech(Task):
     window: int = setting(256, "samples of the Hann window")
     hop: int = setting(128, "samples from one frame to the next")
     normalize: bool = setting(True, "give the model features of mean 0 and deviation 1, by bin, of the training data")
+    gain: float = setting(1.0, "what the features that the model is given are multiplied with")
     add: str = setting("previous", "what the output of the model is added to: the previous frame, or none")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_number("fraction", self.fraction, 0.0, 1.0)
+        check_number("gain", self.gain, 0.0)
         check_choice("add", self.add, ADDED)
         self.frames  # noqa: B018  checks its settings
 
@@ -179,7 +181,7 @@ class SpeechProblem(Problem):
         sums = torch.zeros(len(self.splits[split]), dtype=torch.float64)
         for chunk in self._chunks(split):
             errors = self.errors(model, *self.padded(self.splits[split][chunk]))
-            sums[chunk] = errors.sum((0, 2), dtype=torch.float64).cpu()
+            sums[chunk] = errors.detach().sum((0, 2), dtype=torch.float64).cpu()
         return sums
 
     def _last(self, model: nn.Module, split: str) -> Tensor:
@@ -188,7 +190,7 @@ class SpeechProblem(Problem):
         for row, place in enumerate(self.splits[split]):
             start, steps = int(self.starts[place]), int(self.lengths[place]) + 1
             x = self.values[start : start + steps].unsqueeze(1)
-            sums[row] = float((self.predict(model, x)[-1] - PADDING).square().sum())
+            sums[row] = float((self.predict(model, x)[-1] - PADDING).detach().square().sum())
         return sums
 
     def _method_sums(self, method: baselines.Predict, split: str) -> Tensor:
@@ -196,11 +198,12 @@ class SpeechProblem(Problem):
         return torch.stack([(y - true).double().square().sum() for y, true in pairs])
 
     def _mean(self, split: str, sums: Tensor) -> float:
+        """Over all frames and bins of a split."""
         return float(sums.sum()) / (int(self.lengths[self.splits[split]].sum()) * self.values.shape[1])
 
 
 def predict(model: nn.Module, x: Tensor, task: Speech, lengths: Tensor | None = None) -> Tensor:
     """Predictions (T, B, F) of the frames after those of ``x`` (T, B, F)."""
     mean, deviation = model.get_buffer("mean"), model.get_buffer("deviation")
-    y: Tensor = model((x - mean) / deviation, lengths)
+    y: Tensor = model(task.gain * (x - mean) / deviation, lengths)
     return (x if task.add == "previous" else mean) + deviation * y
