@@ -113,10 +113,13 @@ def train(
 
 @app.command()
 def reproduce(
-    target: Annotated[str, typer.Argument(help="table1, table1-large, capacity, figure1, figure1-long, all.")],
+    target: Annotated[str, typer.Argument(help="A table or figure such as table1, or all.")],
     recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
     jobs: Annotated[int, typer.Option(help="Runs at a time; they share the CPU cores.")] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    data: Annotated[Path | None, typer.Option(help="table2, figure2: folder of audio, or a file of features.")] = None,
+    timit: Annotated[Path | None, typer.Option(help="All of TIMIT; what is made lies in timit/ of --out.")] = None,
+    collect: Annotated[bool, typer.Option("--collect", help="Run nothing: gather what is in the folder.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the runs; what is done there is not done again.")] = Path(
         "runs"
     ),
@@ -129,11 +132,26 @@ def reproduce(
     from urnn.experiments import results as tables
 
     console = Console()
+    if timit is not None:
+        data = cli_speech.whole_timit(timit, data)
+        out, results, docs = (folder / "timit" for folder in (out, out, out))
     failed: dict[str, str] = {}
     for name in presets.GRIDS if target == "all" else (target,):
-        cells = grid.cells_of(name, recipe, out, jobs, device, pairs)
-        failed |= grid.run_grid(cells, jobs, console)
-        console.print(f"Figures: {tables.write_results(name, recipe, cells, results)}", highlight=False, soft_wrap=True)
+        of_speech = name in presets.GRIDS and presets.task_of(name) == "speech"
+        if target == "all" and of_speech and data is None:
+            console.print(f"left out: {name}, which needs --data", highlight=False)
+            continue
+        if collect:
+            cells = grid.cells_in(name, recipe, out)
+        else:
+            own = [*pairs, f"data={data}"] if of_speech and data is not None else pairs
+            cells = grid.cells_of(name, recipe, out, jobs, device, own)
+            failed |= grid.run_grid(cells, jobs, console)
+        more = None
+        if of_speech:
+            cells, more = cli_speech.scored(name, cells, data, jobs, out / recipe / name, console)
+        path = tables.write_results(name, recipe, cells, results, more)
+        console.print(f"Figures: {path}", highlight=False, soft_wrap=True)
     console.print(f"Page: {tables.write_page(results, docs)}", highlight=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)

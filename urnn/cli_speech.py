@@ -1,12 +1,15 @@
 """Commands that only speech has: ``urnn features``, ``score`` and ``predict``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from urnn.experiments.grid import Cell
 
 Skip = Annotated[
     bool, typer.Option("--skip-bad", help="Go on without audio files that cannot be used; they are listed.")
@@ -76,3 +79,34 @@ def predict(
     done = predict_file(RunFolder.open(run), source, out)
     typer.echo(f"Squared error: {done.mse:.2f} dB^2; of repeating the last frame: {done.previous_frame:.2f} dB^2")
     typer.echo(f"Audio: {done.audio}    Picture: {done.picture}")
+
+
+def whole_timit(folder: Path, data: Path | None) -> Path:
+    """``folder``, if all of TIMIT is in it."""
+    from urnn.experiments.speech import timit
+
+    if data is not None:
+        raise ValueError("--timit: expected it without --data, got both")
+    if notes := timit.find(folder).notes:
+        raise ValueError(f"--timit: expected all of TIMIT, got a part. {'. '.join(notes)}. --data takes what is there.")
+    return folder
+
+
+def scored(
+    grid: str, cells: "list[Cell]", data: Path | None, jobs: int, folder: Path, console: Console
+) -> "tuple[list[Cell], dict[tuple[str, int], Any] | None]":
+    """Score the runs of a grid, where there is audio; of Figure 2 the runs that it shows, and their spectra."""
+    from urnn.experiments.folder import RunFolder
+    from urnn.experiments.speech import figure2, scoring
+
+    done = [c for c in cells if (c.path / "config.json").exists() and RunFolder.open(c.path).result() is not None]
+    if grid == "figure2":
+        done = figure2.best_cells(done)
+    source = data or (Path(scoring.speech_of(done[0].config).data) if done else None)
+    if source is None or not source.is_dir():
+        console.print(f"not scored: {grid}, as --data is no folder of audio; --collect does it later", highlight=False)
+        return ([], None) if grid == "figure2" else (cells, None)
+    if grid == "figure2":
+        return done, figure2.predictions(done, source, folder)
+    scoring.score_cells([cell.path for cell in done], source, jobs, console)
+    return cells, None

@@ -60,7 +60,9 @@ RECIPES: dict[str, dict[str, Settings]] = {
     "speech": {
         "best": {
             "optimizer": "adam",
-            "lr": 3e-3,
+            "lr": 1e-2,
+            "gain": 0.1,
+            "bias_init": -0.1,
             "batch_size": 16,
             "max_iterations": 6000,
             "eval_every": 100,
@@ -102,9 +104,9 @@ OF_MODEL: dict[str, dict[str, dict[str, Settings]]] = {
     },
     "speech": {
         "best": {
-            "lstm": {"clip_norm": 1.0},
-            "gru": {"clip_norm": 1.0},
-            "rnn": {"clip_norm": 1.0},
+            "lstm": {"gain": 1.0, "lr": 5e-3, "clip_norm": 1.0},
+            "gru": {"gain": 1.0, "lr": 5e-3, "clip_norm": 1.0},
+            "rnn": {"gain": 1.0, "lr": 1e-3, "clip_norm": 1.0},
         },
         "paper": {
             "lstm": _LSTM_PAPER,
@@ -199,9 +201,16 @@ GRIDS: dict[str, dict[str, Any]] = {
     "table1": {"cells": [f"sysid-N{n}" for n in (4, 6, 7, 8, 16)], "seeds": 1},
     "table1-large": {"cells": ["sysid-N64", "sysid-N128"], "seeds": 1},
     "table2": {"cells": [f"speech/{model}-{n}" for model, sizes in _TABLE2.items() for n in sizes], "seeds": 3},
+    "figure2": {"cells": [f"speech/{model}-{n}" for model, sizes in _TABLE2.items() for n in sizes], "seeds": 3},
     "table2-large": {"cells": ["speech/full-512", "speech/full-256x2"], "seeds": 3},
     "capacity": {"cells": [name for name in PRESETS if name.startswith("capacity-")], "seeds": 1},
 }
+
+
+def task_of(grid: str) -> str:
+    """The task of the cells of a grid."""
+    task: str = PRESETS[GRIDS[grid]["cells"][0]]["task"]
+    return task
 
 
 def settings(

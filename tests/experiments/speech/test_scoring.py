@@ -105,7 +105,8 @@ def test_scores_of_a_run_are_kept(trained, corpus, monkeypatch):
 
 def test_baselines_are_scored(corpus, trained):
     made = trained.config().problem.load(QUIET)
-    found = scoring.score_baselines(corpus, made, 1, QUIET)
+    train = [made[int(place)] for place in made.places("train")]
+    found = scoring.score_baselines(corpus, train, FRAMES, 1, QUIET)
     assert found.keys() == {"previous frame", "linear prediction"}
     assert found["previous frame"] != found["linear prediction"]
 

@@ -21,14 +21,16 @@ from urnn.experiments import checkpoint, models
 from urnn.experiments.config import Config
 from urnn.experiments.files import read_json, write_json
 from urnn.experiments.folder import RunFolder
-from urnn.experiments.speech import baselines, metrics
+from urnn.experiments.speech import baselines, features, metrics
 from urnn.experiments.speech.audio import Samples, read_audio
 from urnn.experiments.speech.corpora import Utterance, find
-from urnn.experiments.speech.features import SHORTEST, Features
+from urnn.experiments.speech.features import SHORTEST
 from urnn.experiments.speech.stft import Frames
-from urnn.experiments.tasks.speech import Speech, predict
+from urnn.experiments.tasks.speech import Speech, predict, training
 
 SCORES = "scores.json"
+BASELINES = "speech-baselines.json"
+"""Beside the folders of a grid."""
 MEASURES = (*metrics.MEASURES, "pesq_raw")
 Pair = tuple[str, Samples, Samples]
 """Name, reference and signal."""
@@ -92,15 +94,16 @@ def score_run(folder: RunFolder, data: Path | None, jobs: int, console: Console)
     return scores
 
 
-def score_baselines(data: Path, features: Features, jobs: int, console: Console) -> dict[str, dict[str, Any]]:
-    """The scores of the predictions that need no training."""
+def score_baselines(
+    data: Path, train: Iterable[Tensor], frames: Frames, jobs: int, console: Console
+) -> dict[str, dict[str, Any]]:
+    """The scores of the predictions that need no training; the linear one is fitted to ``train``."""
     utterances = evaluation_of(data)
-    train = (features[int(place)] for place in features.places("train"))
     methods: Mapping[str, baselines.Predict] = {
         "previous frame": baselines.previous_frame,
         "linear prediction": baselines.LinearPrediction.fitted(train),
     }
-    return {name: score(utterances, method, features.frames, jobs, console) for name, method in methods.items()}
+    return {name: score(utterances, method, frames, jobs, console) for name, method in methods.items()}
 
 
 def evaluation_of(data: Path) -> list[Utterance]:
@@ -162,3 +165,39 @@ def _measure(
 def _one(item: tuple[str, Samples, Samples, int]) -> tuple[str, dict[str, float | str]]:
     name, reference, signal, rate = item
     return name, metrics.measured(reference, signal, rate)
+
+
+def score_cells(paths: Iterable[Path], data: Path, jobs: int, console: Console) -> None:
+    """Score the runs in these folders, and beside them the baselines, where that is not done yet."""
+    for path in paths:
+        folder = RunFolder.open(path)
+        score_run(folder, data, jobs, console)
+        beside = path.parents[1] / BASELINES
+        if not beside.exists():
+            config = folder.config()
+            task = speech_of(config)
+            made = features.load(data, task.frames, task.skip_bad, console)
+            train = [made[int(place)] for place in training(task, made, config.seed)]
+            write_json(beside, score_baselines(data, train, task.frames, jobs, console))
+
+
+def with_scores(path: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """The result of a run with its scores and those of the baselines; of utterances the figures alone, in order."""
+    result = {**result, "eval_mse_of_utterances": [v for _, v in sorted(result["eval_mse_of_utterances"].items())]}
+    if (path / SCORES).exists():
+        result["scores"] = _without_names(read_json(path / SCORES))
+    if (path.parents[1] / BASELINES).exists():
+        scores = read_json(path.parents[1] / BASELINES)
+        result["baselines"] = {
+            name: {**found, "scores": {k: scores[name][k] for k in ("means", "left_out")}}
+            for name, found in result["baselines"].items()
+        }
+    return result
+
+
+def _without_names(scores: dict[str, Any]) -> dict[str, Any]:
+    each = {
+        name: [None if isinstance(v := found[name], str) else v for found in scores["utterances"].values()]
+        for name in MEASURES
+    }
+    return {**scores, "utterances": each}

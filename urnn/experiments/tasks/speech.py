@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from urnn._checks import check_choice, check_number
 from urnn.experiments import models
 from urnn.experiments.settings import setting
-from urnn.experiments.speech import baselines, features
+from urnn.experiments.speech import baselines, features, metrics
 from urnn.experiments.speech.stft import FLOOR, Frames
 from urnn.experiments.tasks.base import Problem, Task, generator
 
@@ -84,11 +84,8 @@ class SpeechProblem(Problem):
     def __init__(self, task: Speech, config: "Config") -> None:
         super().__init__(config)
         self.task, self.features = task, task.load(Console())
-        self.splits = {name: self.features.places(name) for name in ("train", "valid", "eval")}
-        if task.fraction < 1:
-            order = torch.randperm(len(self.splits["train"]), generator=generator(config.seed, "fraction"))
-            keep = max(1, round(task.fraction * len(order)))
-            self.splits["train"] = self.splits["train"][order[:keep].sort().values]
+        self.splits = {name: self.features.places(name) for name in ("valid", "eval")}
+        self.splits["train"] = training(task, self.features, config.seed)
         self.values = self.features.values.to(self.device, self.dtype)
         self.starts = self.features.lengths.cumsum(0) - self.features.lengths
         self.lengths = self.features.lengths - 1  # of predictions
@@ -166,7 +163,8 @@ class SpeechProblem(Problem):
                 found = figures["baselines"].setdefault(name, {})
                 found[f"{split}_mse"] = self._mean(split, self._method_sums(method, split))
         sizes = self.lengths[self.splits["eval"]] * self.values.shape[1]
-        each = (self._sums(model, "eval") / sizes).tolist()
+        each = (sums / sizes).tolist()
+        figures["eval_mse_interval"] = metrics.interval(each)
         figures["eval_mse_of_utterances"] = {
             self.features.ids[int(place)]: value for place, value in zip(self.splits["eval"], each, strict=True)
         }
@@ -200,6 +198,14 @@ class SpeechProblem(Problem):
     def _mean(self, split: str, sums: Tensor) -> float:
         """Over all frames and bins of a split."""
         return float(sums.sum()) / (int(self.lengths[self.splits[split]].sum()) * self.values.shape[1])
+
+
+def training(task: Speech, made: features.Features, seed: int) -> Tensor:
+    """Numbers of the utterances that are trained on."""
+    places = made.places("train")
+    order = torch.randperm(len(places), generator=generator(seed, "fraction"))
+    keep = max(1, round(task.fraction * len(order)))
+    return places[order[:keep].sort().values]
 
 
 def predict(model: nn.Module, x: Tensor, task: Speech, lengths: Tensor | None = None) -> Tensor:
