@@ -2,8 +2,10 @@
 
 import csv
 import json
+import random
 import re
 import shlex
+import wave
 from pathlib import Path
 
 import pytest
@@ -42,10 +44,24 @@ COMMANDS = sorted(
     }
 )
 TOY = {
+    "speech": ["max_iterations=4", "hidden=4", "eval_every=2", "log_every=2", "checkpoint_every=2"],
     "copy": ["max_iterations=20", "batch_size=2", "test_sequences=2", "train_sequences=4"],
     "sysid": ["max_iterations=20", "eval_every=20", "starts=1", "time_steps=4", "train_sequences=60"]
     + ["validation_sequences=2", "test_sequences=2"],
 }
+
+
+def write_sounds(folder: Path) -> None:
+    """Noise of six speakers."""
+    pytest.importorskip("soundfile", reason="the extra audio is not installed")
+    for speaker in range(6):
+        path = folder / str(speaker) / "a.wav"
+        path.parent.mkdir(parents=True)
+        with wave.open(str(path), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(8000)
+            file.writeframes(random.Random(speaker).randbytes(4000))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -54,7 +70,9 @@ def test_commands_run_at_toy_size(command, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # workers of a grid are to find this source tree
     monkeypatch.setitem(GRIDS["table1"], "cells", ["sysid-N4"])
     words = shlex.split(command)[1:]
-    task = "sysid" if "sysid" in words or "table1" in words else "copy"
+    task = "sysid" if "sysid" in words or "table1" in words else "speech" if "corpus" in words else "copy"
+    if task == "speech":
+        write_sounds(tmp_path / "corpus")
     if "--resume" in words:
         folder = Path(words[words.index("--resume") + 1])
         assert folder.parent == Path("runs")  # where `urnn train copy` leaves it by default
@@ -62,7 +80,7 @@ def test_commands_run_at_toy_size(command, tmp_path, monkeypatch):
         RunFolder.create(folder, small)
     elif words[0] in ("train", "reproduce"):
         words += [word for pair in TOY[task] for word in ("--set", pair)]
-        if "--preset" in words:
+        if "--preset" in words and task != "speech":
             words += ["--T", "3"]
     elif words[0] == "capacity":
         words[words.index("--n") + 1] = "2..3"

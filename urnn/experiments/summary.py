@@ -30,7 +30,7 @@ def summarize(folder: RunFolder, result: dict[str, Any], console: Console) -> No
             table.add_row(cell, *(f"{spread[name]:.1e}" for name in ("best", "median", "worst")))
         console.print(table)
     elif "eval_mse" in result:
-        table = _table("model", "params", "iters", "validation dB^2", "evaluation dB^2", "ms/iteration")
+        table = _table("model", "params", "iters", "valid.", "eval.", "ms/iteration", title="Squared error, dB^2")
         each = f"{1000 * result['seconds_per_iteration']:.1f}"
         figures = (f"{result['valid_mse']:.2f}", f"{result['eval_mse']:.2f}", each)
         table.add_row(

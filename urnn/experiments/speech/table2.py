@@ -36,8 +36,8 @@ TEXT = (
     "Squared error in dB^2 of the log-magnitudes, the mean over all frames and bins that exist; in the column "
     "*released code* by that code's definition, which divides by padding too and hangs on the longest utterance of the "
     "set. Of several trials the one with the lowest validation error is shown. SegSNR, STOI and PESQ (raw P.862, and "
-    "MOS-LQO) are of the evaluation utterances with predicted magnitudes and their own phases. In brackets 95 % bootstrap "
-    "intervals over utterances. The paper's figures are of TIMIT, and by the released code's definition."
+    "MOS-LQO) are of the evaluation utterances with predicted magnitudes and their own phases. In brackets 95 % "
+    "bootstrap intervals over utterances. The paper's figures are of TIMIT, and by the released code's definition."
 )
 
 
