@@ -66,19 +66,25 @@ def demo(
 
 @app.command()
 def train(
-    task: Annotated[str | None, typer.Argument(help="copy, sysid or speech.")] = None,
+    task: Annotated[str | None, typer.Argument(help="copy, sysid, speech or mnist.")] = None,
     preset: Annotated[str | None, typer.Option(help="A cell of a table or figure, such as sysid-N8.")] = None,
     recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
     model: Annotated[str | None, typer.Option(help="A family of unitary matrices, or lstm, gru, rnn.")] = None,
     hidden: Annotated[int | None, typer.Option(help="N, size of the hidden state.")] = None,
     time_steps: Annotated[int | None, typer.Option("--T", help="T, steps of the task.")] = None,
-    data: Annotated[str | None, typer.Option(help="speech: folder of audio, or a file of features.")] = None,
+    permuted: Annotated[
+        bool, typer.Option("--permuted", help="mnist: pixels in a random order, always the same.")
+    ] = False,
+    data: Annotated[
+        str | None, typer.Option(help="speech: folder of audio, or a file of features; mnist: folder of its files.")
+    ] = None,
     skip_bad: Annotated[bool | None, typer.Option("--skip-bad", help="speech: leave out unusable audio.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of all random numbers.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default: one below runs/.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     pairs: Annotated[list[str], typer.Option("--set", help="Any setting, KEY=VALUE; see --list.")] = [],  # noqa: B006
+    allow: Annotated[list[str], typer.Option(help="With --resume: a setting that --set may change.")] = [],  # noqa: B006
     show: Annotated[bool, typer.Option("--list", help="Print all settings with their values and end.")] = False,
 ) -> None:
     """Train one model on one task; leaves a folder with settings, metrics, checkpoints and result."""
@@ -90,13 +96,14 @@ def train(
     from urnn.experiments.train import train as train_in
 
     console = Console()
-    flags = {"model": model, "hidden": hidden, "time_steps": time_steps, "seed": seed, "device": device}
-    flags |= {"data": data, "skip_bad": skip_bad}
+    flags = {"model": model, "hidden": hidden, "time_steps": time_steps, "seed": seed, "device": device, "data": data}
+    flags |= {"order": "permuted" if permuted else None, "skip_bad": skip_bad}
     own = {name: value for name, value in flags.items() if value is not None}
     if resume is not None:
-        if task or preset or own or pairs or out:
-            raise ValueError("--resume: expected it alone, as the folder holds all settings")
+        if task or preset or own or out:
+            raise ValueError("--resume: expected it alone, or with --set and --allow, as the folder holds all settings")
         folder = RunFolder.open(resume)
+        folder.change(from_text(folder.config().task, pairs), allow)
     else:
         if task is None and preset is None:
             raise ValueError("task: expected a task, or --preset NAME, or --resume DIR, got none")
@@ -106,18 +113,20 @@ def train(
             for key, known in all_settings(name).items():
                 console.print(f"{key} = {config.flat()[key]}    {known.help}", highlight=False, markup=False)
             return
-        label = preset.replace("/", "-") if preset else f"{name}-{config.model.replace(',', '-')}-{config.hidden}"
+        label = f"{name}{'-permuted' * permuted}-{config.model.replace(',', '-')}-{config.hidden}"
+        label = preset.replace("/", "-") if preset else label
         folder = RunFolder.create(out or Path("runs") / f"{label}-{recipe}-seed-{config.seed}", config)
     summarize(folder, train_in(folder, console), console)
 
 
 @app.command()
 def reproduce(
-    target: Annotated[str, typer.Argument(help="A table or figure such as table1, or all.")],
+    target: Annotated[
+        str, typer.Argument(help="table1, table2, table3, figure1, figure2, figure3, others of the docs, or all.")
+    ],
     recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
     jobs: Annotated[int, typer.Option(help="Runs at a time; they share the CPU cores.")] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    data: Annotated[Path | None, typer.Option(help="table2, figure2: folder of audio, or a file of features.")] = None,
     timit: Annotated[Path | None, typer.Option(help="All of TIMIT; what is made lies in timit/ of --out.")] = None,
     collect: Annotated[bool, typer.Option("--collect", help="Run nothing: gather what is in the folder.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the runs; what is done there is not done again.")] = Path(
@@ -125,6 +134,7 @@ def reproduce(
     ),
     results: Annotated[Path, typer.Option(help="Folder for the figures that the page is made from.")] = Path("results"),
     docs: Annotated[Path, typer.Option(help="Folder for the page, results.md.")] = Path("docs"),
+    data: Annotated[str | None, typer.Option(help="Folder of the data; MNIST is downloaded without it.")] = None,
     pairs: Annotated[list[str], typer.Option("--set", help="A setting for all runs, KEY=VALUE.")] = [],  # noqa: B006
 ) -> None:
     """Run a table or figure of the paper: all of its cells, and then the page that shows them."""
@@ -133,23 +143,26 @@ def reproduce(
 
     console = Console()
     if timit is not None:
-        data = cli_speech.whole_timit(timit, data)
+        data = str(cli_speech.whole_timit(timit, data))
         out, results, docs = (folder / "timit" for folder in (out, out, out))
     failed: dict[str, str] = {}
-    for name in presets.GRIDS if target == "all" else (target,):
+    if data is not None and target == "all":
+        raise ValueError("--data: expected one target with it, as each has its own data, got all")
+    for name in presets.GRIDS if target == "all" else (presets.ALIASES.get(target, target),):
         of_speech = name in presets.GRIDS and presets.task_of(name) == "speech"
-        if target == "all" and of_speech and data is None:
+        if target == "all" and of_speech:
             console.print(f"left out: {name}, which needs --data", highlight=False)
             continue
         if collect:
             cells = grid.cells_in(name, recipe, out)
         else:
-            own = [*pairs, f"data={data}"] if of_speech and data is not None else pairs
+            own = [*pairs, f"data={data}"] if data is not None else pairs
             cells = grid.cells_of(name, recipe, out, jobs, device, own)
             failed |= grid.run_grid(cells, jobs, console)
         more = None
         if of_speech:
-            cells, more = cli_speech.scored(name, cells, data, jobs, out / recipe / name, console)
+            audio = None if data is None else Path(data)
+            cells, more = cli_speech.scored(name, cells, audio, jobs, out / recipe / name, console)
         path = tables.write_results(name, recipe, cells, results, more)
         console.print(f"Figures: {path}", highlight=False, soft_wrap=True)
     console.print(f"Page: {tables.write_page(results, docs)}", highlight=False, soft_wrap=True)

@@ -81,7 +81,7 @@ def predict(
     typer.echo(f"Audio: {done.audio}    Picture: {done.picture}")
 
 
-def whole_timit(folder: Path, data: Path | None) -> Path:
+def whole_timit(folder: Path, data: str | None) -> Path:
     """``folder``, if all of TIMIT is in it."""
     from urnn.experiments.speech import timit
 

@@ -30,9 +30,26 @@ TINY: dict[str, dict[str, Any]] = {
         "test_sequences": 5,
     },
     "speech": {"hidden": 5, "batch_size": 3, "max_iterations": 12, "eval_every": 4},
+    "mnist": {
+        "checksums": False,
+        "train_images": 40,
+        "validation_images": 10,
+        "test_images": 12,
+        "epochs": 0,
+        "hidden": 6,
+        "batch_size": 5,
+        "max_iterations": 12,
+        "eval_every": 4,
+    },
 }
 """Settings that make a task tiny."""
 SMALL = {"log_every": 2, "checkpoint_every": 4, "threads": 1, "tensorboard": False}
+
+
+@pytest.fixture(autouse=True)
+def _toy_files(toy_mnist: Path, speech_features: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TINY["mnist"], "data", str(toy_mnist))
+    monkeypatch.setitem(TINY["speech"], "data", str(speech_features))
 
 
 def _timeless(value: Any) -> Any:
@@ -59,8 +76,7 @@ def tiny(speech_features: Path) -> Callable[..., Config]:
     """Settings of a tiny run."""
 
     def of(task: str, recipe: str = "best", **own: Any) -> Config:
-        data = {"data": str(speech_features)} if task == "speech" else {}
-        return prepare(configure(recipe, task=task, own={**TINY[task], **SMALL, **data, **own}))
+        return prepare(configure(recipe, task=task, own={**TINY[task], **SMALL, **own}))
 
     return of
 

@@ -12,15 +12,17 @@ SHORT = {
     "copy": {"time_steps": 2, "batch_size": 2, "train_sequences": 4, "hidden": 8, "parameters": 0},
     "sysid": {"time_steps": 3, "starts": 1, "train_sequences": 60, "validation_sequences": 2, "test_sequences": 2}
     | {"hidden": 4, "reflections": 2},
+    "mnist": {"checksums": False, "train_images": 4, "validation_images": 1, "test_images": 1, "hidden": 4}
+    | {"reflections": 2, "readout_states": 2, "epochs": 1, "parameters": 0},
 }
 
 
 @pytest.mark.parametrize("recipe", ["best", "paper"])
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_takes_a_step(preset, recipe, speech_features):
+def test_every_preset_takes_a_step(preset, recipe, toy_mnist, speech_features):
     task = PRESETS[preset]["task"]
-    own = {"data": str(speech_features)} if task == "speech" else SHORT[task]
-    config = prepare(configure(recipe, preset, own={"threads": 1, **own}))
+    data = {"mnist": {"data": str(toy_mnist)}, "speech": {"data": str(speech_features)}}
+    config = prepare(configure(recipe, preset, own={"threads": 1, **SHORT.get(task, {}), **data.get(task, {})}))
     problem = config.problem.start(config)
     model = problem.model()
     step = training_step(config, problem, model, optimizers.build(config, model))

@@ -15,6 +15,12 @@ from urnn.ops import BACKENDS, Problem, recurrence
 compiler = importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")
 needs_compiler = pytest.mark.skipif(not compiler, reason="cuda-bindings is not installed")
 SIZES = (1, 3, 97, 128, 161, 513, 1024)
+GPUS = {  # multiprocessors, compute capability, shared memory of a block
+    "A100": (108, (8, 0), 163 * 1024),
+    "H200": (132, (9, 0), 227 * 1024),
+    "RTX 5090": (170, (12, 0), 99 * 1024),
+    "too small": (16, (8, 9), 99 * 1024),
+}
 NAMES = ("h", "h_n", "dx", "dV", "dW", "db", "dh_0")
 
 
@@ -34,14 +40,15 @@ def has_compiler() -> bool:
 @pytest.mark.parametrize("hard", [0, 1])
 @pytest.mark.parametrize("n", SIZES)
 def test_the_kernels_compile(n: int, hard: int) -> None:
-    from urnn.ops.gpu import launch
+    from urnn.ops.gpu import plan
     from urnn.ops.gpu.compiler import compile_source
 
     common = {"N": n, "HARD": hard}
     sources = [("moduli.cu", {"M": 3, "REAL_INPUTS": 1}), ("moduli.cu", {"M": 0, "REAL_INPUTS": 0})]
-    if n <= launch.ROW_LIMIT:
-        sources += [("row.cu", launch.row_plan(n, 1, B, 132, (9, 0))[0]) for B in (20, 60, 128)]
-    sources += [("split.cu", launch.split_plan(n, 1, 16, 132, tf32)[0].macros) for tf32 in (False, True)]
+    h200 = plan.Gpu(*GPUS["H200"])
+    if n <= plan.ROW_LIMIT:
+        sources += [("row.cu", plan.row_plan(n, 1, B, h200)[0]) for B in (20, 60, 128)]
+    sources += [("split.cu", plan.split_plan(n, 1, 16, h200, tf32)[0].macros) for tf32 in (False, True)]
     for source, macros in sources:
         assert compile_source(source, tuple({**common, **macros}.items()), "sm_90")
 
@@ -55,31 +62,49 @@ def test_an_error_of_the_compiler_is_shown() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("multiprocessors", [40, 84, 132])
+@pytest.mark.parametrize("name", ["A100", "H200", "RTX 5090"])
 @pytest.mark.parametrize("B", [1, 20, 128, 1000])
 @pytest.mark.parametrize("E", [1, 3, 50])
 @pytest.mark.parametrize("n", [129, 200, 512])
-def test_a_plan_serves_every_row_once_and_fits(n: int, E: int, B: int, multiprocessors: int) -> None:
-    from urnn.ops.gpu import launch
+def test_a_plan_serves_every_row_once_and_fits(n: int, E: int, B: int, name: str) -> None:
+    from urnn.ops.gpu import plan
 
-    parts = launch.split_plan(n, E, B, multiprocessors, tf32=False)
+    gpu = plan.Gpu(*GPUS[name])
+    parts = plan.split_plan(n, E, B, gpu, tf32=False)
     members = [e for part in parts for e in range(E)[part.members]]
     assert members == list(range(E))
     for part in parts:
         rows = [pack for group in range(part.groups) for pack in range(group * part.packs, (group + 1) * part.packs)]
-        needed = -(-B // launch.PACK)
+        needed = -(-B // plan.PACK)
         assert rows[:needed] == list(range(needed))
         assert (part.groups - 1) * part.packs < needed, "no group without rows"
-        assert part.launch.blocks <= multiprocessors
-        assert part.launch.shared_bytes <= 227 * 1024
+        assert part.launch.blocks <= gpu.multiprocessors
+        assert part.launch.shared_bytes <= gpu.shared_bytes
 
 
 @needs_compiler
-def test_too_few_multiprocessors() -> None:
-    from urnn.ops.gpu import launch
+@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("sequences", [1, 20, 40, 60, 128, 1000])
+def test_rows_share_the_multiprocessors_that_are_there(sequences: int, name: str) -> None:
+    from urnn.ops.gpu import plan
 
-    with pytest.raises(RuntimeError, match="hidden size 1024 needs more than the 16 multiprocessors of this GPU"):
-        launch.split_plan(1024, 1, 8, 16, tf32=False)
+    gpu = plan.Gpu(*GPUS[name])
+    macros, launch = plan.row_plan(128, 1, sequences, gpu)
+    assert launch.blocks == sequences * launch.cluster
+    assert launch.cluster == macros["CLUSTER"]
+    assert launch.cluster == 1 or (launch.blocks <= gpu.multiprocessors and gpu.capability >= (9, 0))
+    assert launch.shared_bytes <= gpu.shared_bytes - 24 * 1024, "beside what the kernel itself declares"
+
+
+@needs_compiler
+def test_too_small_a_gpu() -> None:
+    from urnn.ops.gpu import plan
+
+    small = plan.Gpu(*GPUS["too small"])
+    said = plan.split_limits(1024, small, tf32=False)
+    assert said is not None
+    assert "hidden size 1024 needs more than the 16 multiprocessors with 99 KiB of shared memory" in said
+    assert plan.split_limits(129, small, tf32=True) is None
 
 
 def test_sources_are_part_of_the_package() -> None:

@@ -20,6 +20,7 @@ from urnn.experiments import presets
 from urnn.experiments.config import Config, from_text
 from urnn.experiments.folder import RunFolder
 from urnn.experiments.settings import unknown
+from urnn.experiments.signals import Noted, noted
 from urnn.experiments.speech import scoring
 from urnn.experiments.train import prepare
 
@@ -51,7 +52,7 @@ def cells_of(
     cells = []
     for preset in presets.GRIDS[grid]["cells"]:
         own = {"device": device, "threads": threads, **from_text(presets.PRESETS[preset]["task"], list(pairs))}
-        for seed in range(presets.GRIDS[grid]["seeds"]):
+        for seed in range(presets.seeds_of(grid, recipe, preset)):
             config = prepare(presets.configure(recipe, preset, own={"seed": seed, **own}))
             cells.append(Cell(preset, config, runs / recipe / preset.replace("/", "-") / f"seed-{config.seed}"))
     return list({cell.path: cell for cell in cells}.values())  # a seed that was set makes all seeds one
@@ -87,10 +88,23 @@ def run_grid(cells: Sequence[Cell], jobs: int, console: Console) -> dict[str, st
             _say(console, f"done before: {cell.name}")
         else:
             waiting.append(cell)
+    with noted() as signals:
+        failed |= _work_off(waiting, jobs, console, signals)
+    for name, reason in failed.items():
+        _say(console, f"failed: {name}: {reason}")
+    if signals.signal:
+        _say(console, f"{signals.signal.name}: the runs have saved; the same command goes on.")
+        raise SystemExit(signals.status)
+    return failed
+
+
+def _work_off(waiting: list[Cell], jobs: int, console: Console, signals: Noted) -> dict[str, str]:
+    """Run cells until all are done or a signal comes; then the workers are told to save and end, and waited for."""
+    failed: dict[str, str] = {}
     running: dict[subprocess.Popen[bytes], tuple[Cell, float]] = {}
     total, finished = len(waiting), 0
     try:
-        while waiting or running:
+        while (waiting or running) and not signals.signal:
             while waiting and len(running) < jobs:
                 cell = waiting.pop(0)
                 running[_start(cell)] = cell, time.perf_counter()
@@ -110,8 +124,6 @@ def run_grid(cells: Sequence[Cell], jobs: int, console: Console) -> dict[str, st
             process.terminate()
         for process in running:
             process.wait()
-    for name, reason in failed.items():
-        _say(console, f"failed: {name}: {reason}")
     return failed
 
 
@@ -129,13 +141,18 @@ def gather(cells: Sequence[Cell]) -> list[dict[str, Any]]:
             {
                 "preset": cell.preset,
                 "seed": cell.config.seed,
-                "config": folder.config().flat(),
+                "config": _without_places(folder.config()),
                 "result": _rounded(scoring.with_scores(cell.path, result) if cell.config.task == "speech" else result),
                 "curve": decimated([row["iteration"] for row in losses], [row["loss"] for row in losses]),
                 "environment": folder.environment(),
             }
         )
     return rows
+
+
+def _without_places(config: Config) -> dict[str, Any]:
+    """Settings for others to read, to whom a folder of this machine means nothing."""
+    return {name: value for name, value in config.flat().items() if name not in config.places()}
 
 
 def decimated(iterations: list[int], losses: list[float], points: int = 100) -> dict[str, list[Any]]:

@@ -143,9 +143,9 @@ def first_unitary(kind: str, n: int, spread: float = 1.0) -> Tensor:
     return ((Q * torch.polar(torch.ones_like(phases), phases)) @ Q.mH).to(torch.complex64)
 
 
-def count_parameters(model: nn.Module) -> int:
-    """Real parameters: a complex one counts two, a unitary W its n^2 degrees of freedom."""
-    return sum(_count(p) for p in model.parameters())
+def count_parameters(model: nn.Module, part: str = "") -> int:
+    """Real parameters, of those with ``part`` in their names: a complex one counts two, a unitary W its n^2."""
+    return sum(_count(p) for name, p in model.named_parameters() if part in name)
 
 
 def _count(p: Tensor) -> int:

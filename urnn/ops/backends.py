@@ -86,6 +86,9 @@ def _gpu_limits(problem: Problem) -> str | None:
         return "it needs a GPU of compute capability 8.0 (Ampere) or later"
     if not _is_installed("cuda.bindings"):
         return "cuda-bindings is not installed. pip install 'urnn[gpu]' adds it"
+    if problem.n > 128:
+        launch, plan = (importlib.import_module(f"urnn.ops.gpu.{name}") for name in ("launch", "plan"))
+        return cast(str | None, plan.split_limits(problem.n, launch.gpu(problem.device), launch.tf32()))
     return None
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
+from urnn._storage import pack, unpack
 from urnn.experiments.files import write_atomic
 from urnn.experiments.speech.audio import read_audio
 from urnn.experiments.speech.corpora import SPLITS, Corpus, Utterance, find
@@ -125,13 +126,10 @@ def of_file(path: Path, frames: Frames) -> Tensor:
 
 
 def write(path: Path, features: Features) -> None:
-    """Write features as safetensors: nothing in the file is executed."""
-    import safetensors.torch
-
+    """Write features as safetensors with a checksum: nothing in the file is executed."""
     about = {name: getattr(features, name) for name in ("ids", "speakers", "splits", "notes", "skipped")}
-    header = {"about": json.dumps({**about, "frames": asdict(features.frames)})}
     tensors = {"values": features.values, "lengths": features.lengths}
-    write_atomic(path, safetensors.torch.save(tensors, metadata=header))
+    write_atomic(path, pack(tensors, {**about, "frames": asdict(features.frames)})[0])
 
 
 def read(path: Path) -> Features:
@@ -140,17 +138,15 @@ def read(path: Path) -> Features:
     Raises:
         ValueError: the file is missing or holds something else.
     """
-    from safetensors import SafetensorError, safe_open
-
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            about: dict[str, Any] = json.loads((file.metadata() or {})["about"])
-            values, lengths = file.get_tensor("values"), file.get_tensor("lengths")
+        stored = unpack(path)
+        about: dict[str, Any] = dict(stored.meta)
+        values, lengths = stored.tensors["values"], stored.tensors["lengths"]
         frames = Frames(**about.pop("frames"))
         names: Sequence[tuple[str, ...]] = [
             tuple(about[name]) for name in ("ids", "speakers", "splits", "notes", "skipped")
         ]
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: expected features that urnn wrote, got {error!r}") from error
     whole = values.dtype == torch.float32 and values.shape == (int(lengths.sum()), frames.bins)
     if not whole or any(len(part) != len(lengths) for part in names[:3]) or not bool(torch.isfinite(values).all()):

@@ -5,12 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from urnn.experiments.markdown import table
 from urnn.experiments.speech.metrics import interval
 
 Rows = list[dict[str, Any]]
-Part = str | tuple[list[str], list[list[str]]]
-"""A paragraph, or the header and the lines of a table."""
-
 PAPER: dict[str, tuple[float, float, float, float, float]] = {
     "lstm-84": (18.02, 18.32, 1.95, 0.77, 1.99),
     "restricted-128": (15.03, 15.78, 3.30, 0.83, 2.36),
@@ -51,9 +49,9 @@ def chosen(rows: Rows) -> dict[str, dict[str, Any]]:
     return best
 
 
-def section(runs: Mapping[str, Rows]) -> list[Part]:
+def section(grid: str, runs: Mapping[str, Rows]) -> list[str]:
     """The table of every recipe, and what its figures say."""
-    parts: list[Part] = [TEXT]
+    parts = [TEXT]
     for recipe, rows in runs.items():
         best = chosen(rows)
         trials = {name: sum(row["preset"].endswith(f"/{name}") for row in rows) for name in best}
@@ -64,7 +62,7 @@ def section(runs: Mapping[str, Rows]) -> list[Part]:
             *(f"`{recipe}`", "parameters", "trials", "validation", "evaluation", "released code", "SegSNR", "STOI"),
             *("PESQ", "MOS-LQO", "s per epoch", "the paper: valid., eval., SegSNR, STOI, PESQ"),
         ]
-        parts += [(header, lines), *judgement(best)]
+        parts += [table(header, lines), *judgement(best), f"![Loss over epochs](images/{grid}-{recipe}.png)"]
     return parts
 
 

@@ -14,7 +14,7 @@ the set. It is reported under its own name, beside the mean over what exists.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ ADDED = ("none", "previous")
 class Speech(Task):
     """One-frame-ahead prediction; ``data`` is a folder of audio or a file of features."""
 
-    data: str = setting("", "folder of the corpus, or a file that `urnn features` wrote")
+    data: str = setting("", "folder of the corpus, or a file that `urnn features` wrote", place=True)
     skip_bad: bool = setting(False, "leave out audio files that cannot be used, and list them")
     fraction: float = setting(1.0, "share of the training utterances that is used")
     feature: str = setting("log_power", "log_power: 10 log10(1e-5 + |X|^2)")
@@ -67,6 +67,13 @@ class Speech(Task):
 
     def widths(self) -> tuple[int, int]:
         return self.frames.bins, self.frames.bins
+
+    def settled(self, config: "Config") -> "Config":
+        """The place of the data from wherever the run goes on."""
+        path = Path(self.data).expanduser()
+        return (
+            replace(config, problem=replace(self, data=str(path.resolve()))) if self.data and path.exists() else config
+        )
 
     def load(self, console: Console) -> features.Features:
         """The features of ``data``."""

@@ -12,26 +12,18 @@ import threading
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from cuda.bindings import driver, nvrtc
 from torch import Tensor
 
+from urnn.ops.gpu.plan import Launch
+
 _FOLDER = Path(__file__).parent
 _HEADER = "modrelu.cuh"
 _lock = threading.Lock()
 Macros = tuple[tuple[str, int], ...]
-
-
-class Launch(NamedTuple):
-    """Size of a launch. ``together``: all blocks resident at once; ``cluster``: so many of them neighbours."""
-
-    blocks: int
-    threads: int
-    shared_bytes: int = 0
-    together: bool = False
-    cluster: int = 1
 
 
 def launch(

@@ -1,18 +1,14 @@
 """From tensors to kernels: which kernel, in what shape, and the products around it."""
 
-from typing import NamedTuple
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from urnn._typing import Biases, Inputs, Lengths, Matrices, Projections, States, Steps
-from urnn.ops.gpu.compiler import Launch, launch
+from urnn.ops.gpu.compiler import launch
+from urnn.ops.gpu.plan import ROW_LIMIT, THREADS, WARPS, Gpu, Launch, Part, row_plan, split_plan
 from urnn.ops.layout import final_state, product, project, project_backward, recurrent_matrix_gradient
-
-ROW_LIMIT = 128
-"""Largest hidden size of ``row.cu``: W has to fit the registers of one multiprocessor."""
-PACK, WARPS = 8, 8  # as in split.cu
-THREADS = 32 * WARPS
 
 
 def forward(
@@ -103,7 +99,7 @@ def _backward(
         _empty(dz)
     if nonlinearity != "hard":
         macros = {**hard, "M": 0 if V is None else V.shape[-1], "REAL_INPUTS": int(not x.is_complex())}
-        blocks = min(4 * _multiprocessors(h), -(-T * E * B // WARPS))
+        blocks = min(4 * gpu(h.device).multiprocessors, -(-T * E * B // WARPS))
         inputs = (h, x.contiguous(), None if V is None else V.contiguous(), W, b, h_0, lengths, dz, T, E, B, reverse)
         launch("moduli.cu", "moduli", macros, Launch(blocks, THREADS), inputs)
     if by_rows:
@@ -120,61 +116,27 @@ def _backward(
         launch("split.cu", "split_backward", {**hard, **part.macros}, part.launch, (*tensors, *sizes))
 
 
-class Part(NamedTuple):
-    """One launch of ``split.cu``: for these members, ``groups`` groups of blocks each, of ``packs`` packs of rows."""
-
-    members: slice
-    groups: int
-    packs: int
-    macros: dict[str, int]
-    launch: Launch
+@cache
+def gpu(device: torch.device) -> Gpu:
+    """What the plans want to know of a device."""
+    properties = torch.cuda.get_device_properties(device)
+    shared_bytes: int = getattr(properties, "shared_memory_per_block_optin")  # noqa: B009  (unknown to the stubs)
+    return Gpu(properties.multi_processor_count, (properties.major, properties.minor), shared_bytes)
 
 
-def split_plan(n: int, E: int, B: int, multiprocessors: int, tf32: bool) -> list[Part]:
-    """Cut the members and their rows into launches whose blocks are all resident, one on a multiprocessor."""
-    depth = -(-n // (8 * WARPS))
-    packs = -(-B // PACK)
-    fits = [tiles for tiles in (1, 2, 4) if tiles * depth <= 32 and -(-n // (8 * tiles)) <= multiprocessors]
-    if not fits:
-        raise RuntimeError(f"hidden size {n} needs more than the {multiprocessors} multiprocessors of this GPU")
-    # the least part of W for each block that still gives every pack a group of its own; else the largest
-    tiles = next((t for t in fits if E * packs * -(-n // (8 * t)) <= multiprocessors), fits[-1])
-    group = -(-n // (8 * tiles))
-    members = min(E, multiprocessors // group)
-    each = -(-packs // (multiprocessors // group // members))
-    groups = -(-packs // each)
-    shared = 2 * WARPS * PACK * (8 * tiles + 2) * 8 + THREADS * (20 + 16 * depth * (1 if tf32 else 1 + tiles))
-    macros = {"TILES": tiles, "TF32": int(tf32)}
-    parts = [slice(e, min(e + members, E)) for e in range(0, E, members)]
-    return [
-        Part(e, groups, each, macros, Launch((e.stop - e.start) * groups * group, THREADS, shared, together=True))
-        for e in parts
-    ]
-
-
-def row_plan(
-    n: int, E: int, B: int, multiprocessors: int, capability: tuple[int, int]
-) -> tuple[dict[str, int], Launch]:
-    """Macros and launch of ``row.cu``. Where multiprocessors are left over, several share a row (from Hopper on)."""
-    rows, lanes, cluster = 2, 4, 1
-    if n > 64 and capability >= (9, 0):
-        if multiprocessors >= 4 * E * B:
-            rows, lanes, cluster = 2, 8, 4
-        elif multiprocessors >= 2 * E * B:
-            rows, lanes, cluster = 4, 8, 2
-    threads = -(-(-(-n // (cluster * rows)) * lanes) // 32) * 32
-    return {"ROWS": rows, "LANES": lanes, "CLUSTER": cluster}, Launch(E * B * cluster, threads, cluster=cluster)
+def tf32() -> bool:
+    """Whether the program has chosen TF32 for its products."""
+    return torch.backends.cuda.matmul.fp32_precision == "tf32"
 
 
 def _split(h: Tensor) -> list[Part]:
     _, E, B, n = h.shape
-    tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
-    return split_plan(n, E, B, _multiprocessors(h), tf32)
+    return split_plan(n, E, B, gpu(h.device), tf32())
 
 
 def _row(h: Tensor) -> tuple[dict[str, int], Launch]:
     _, E, B, n = h.shape
-    return row_plan(n, E, B, _multiprocessors(h), torch.cuda.get_device_capability(h.device))
+    return row_plan(n, E, B, gpu(h.device))
 
 
 def _by_rows(h: Tensor) -> bool:
@@ -188,7 +150,3 @@ def _empty(sequence: Tensor) -> None:
 
 def _long(lengths: Tensor | None) -> Tensor | None:
     return None if lengths is None else lengths.to(torch.int64).contiguous()
-
-
-def _multiprocessors(h: Tensor) -> int:
-    return torch.cuda.get_device_properties(h.device).multi_processor_count
