@@ -2,8 +2,10 @@
 
 import csv
 import json
+import random
 import re
 import shlex
+import wave
 from pathlib import Path
 
 import pytest
@@ -42,12 +44,26 @@ COMMANDS = sorted(
     }
 )
 TOY = {
+    "speech": ["max_iterations=4", "hidden=4", "eval_every=2", "log_every=2", "checkpoint_every=2"],
     "copy": ["max_iterations=20", "batch_size=2", "test_sequences=2", "train_sequences=4"],
     "sysid": ["max_iterations=20", "eval_every=20", "starts=1", "time_steps=4", "train_sequences=60"]
     + ["validation_sequences=2", "test_sequences=2"],
     "mnist": ["checksums=false", "train_images=8", "validation_images=2", "test_images=2", "epochs=1", "batch_size=4"]
     + ["hidden=4", "parameters=0", "reflections=2"],
 }
+
+
+def write_sounds(folder: Path) -> None:
+    """Noise of six speakers."""
+    pytest.importorskip("soundfile", reason="the extra audio is not installed")
+    for speaker in range(6):
+        path = folder / str(speaker) / "a.wav"
+        path.parent.mkdir(parents=True)
+        with wave.open(str(path), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(8000)
+            file.writeframes(random.Random(speaker).randbytes(4000))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -60,6 +76,8 @@ def test_commands_run_at_toy_size(command, tmp_path, monkeypatch, toy_mnist):
     presets = GRIDS[ALIASES.get(words[1], words[1])]["cells"] if words[0] == "reproduce" else []
     presets = [words[words.index("--preset") + 1]] if "--preset" in words else presets
     task = PRESETS[presets[0]]["task"] if presets else next((name for name in TOY if name in words), "copy")
+    if "corpus" in words:
+        write_sounds(tmp_path / "corpus")
     if task == "mnist":
         assert "--data" in words  # no test downloads
         words[words.index("--data") + 1] = str(toy_mnist)

@@ -1,4 +1,4 @@
-"""The command line: ``urnn demo``, ``train``, ``reproduce``, ``capacity``, ``bench``, ``errata``, ``soak``."""
+"""The command line: ``urnn train``, ``reproduce`` and what ``urnn --help`` lists."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 import urnn
+from urnn import cli_speech
 from urnn._checks import check_int
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Time the recurrence beside its peers, and write the page about it.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+for command in (cli_speech.features, cli_speech.score, cli_speech.predict):
+    app.command()(command)
 
 
 def main() -> None:
@@ -63,7 +66,7 @@ def demo(
 
 @app.command()
 def train(
-    task: Annotated[str | None, typer.Argument(help="copy, sysid or mnist.")] = None,
+    task: Annotated[str | None, typer.Argument(help="copy, sysid, speech or mnist.")] = None,
     preset: Annotated[str | None, typer.Option(help="A cell of a table or figure, such as sysid-N8.")] = None,
     recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
     model: Annotated[str | None, typer.Option(help="A family of unitary matrices, or lstm, gru, rnn.")] = None,
@@ -73,8 +76,9 @@ def train(
         bool, typer.Option("--permuted", help="mnist: pixels in a random order, always the same.")
     ] = False,
     data: Annotated[
-        str | None, typer.Option(help="mnist: folder of its four files; without it they are downloaded.")
+        str | None, typer.Option(help="speech: folder of audio, or a file of features; mnist: folder of its files.")
     ] = None,
+    skip_bad: Annotated[bool | None, typer.Option("--skip-bad", help="speech: leave out unusable audio.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of all random numbers.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default: one below runs/.")] = None,
@@ -93,7 +97,7 @@ def train(
 
     console = Console()
     flags = {"model": model, "hidden": hidden, "time_steps": time_steps, "seed": seed, "device": device, "data": data}
-    flags["order"] = "permuted" if permuted else None
+    flags |= {"order": "permuted" if permuted else None, "skip_bad": skip_bad}
     own = {name: value for name, value in flags.items() if value is not None}
     if resume is not None:
         if task or preset or own or out:
@@ -118,17 +122,19 @@ def train(
 @app.command()
 def reproduce(
     target: Annotated[
-        str, typer.Argument(help="table1, table3, figure1, figure3, others of docs/experiments.md, or all.")
+        str, typer.Argument(help="table1, table2, table3, figure1, figure2, figure3, others of the docs, or all.")
     ],
     recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
     jobs: Annotated[int, typer.Option(help="Runs at a time; they share the CPU cores.")] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    timit: Annotated[Path | None, typer.Option(help="All of TIMIT; what is made lies in timit/ of --out.")] = None,
+    collect: Annotated[bool, typer.Option("--collect", help="Run nothing: gather what is in the folder.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the runs; what is done there is not done again.")] = Path(
         "runs"
     ),
     results: Annotated[Path, typer.Option(help="Folder for the figures that the page is made from.")] = Path("results"),
     docs: Annotated[Path, typer.Option(help="Folder for the page, results.md.")] = Path("docs"),
-    data: Annotated[str | None, typer.Option(help="Folder of the data; without it they are downloaded.")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder of the data; MNIST is downloaded without it.")] = None,
     pairs: Annotated[list[str], typer.Option("--set", help="A setting for all runs, KEY=VALUE.")] = [],  # noqa: B006
 ) -> None:
     """Run a table or figure of the paper: all of its cells, and then the page that shows them."""
@@ -136,13 +142,29 @@ def reproduce(
     from urnn.experiments import results as tables
 
     console = Console()
+    if timit is not None:
+        data = str(cli_speech.whole_timit(timit, data))
+        out, results, docs = (folder / "timit" for folder in (out, out, out))
     failed: dict[str, str] = {}
-    if data is not None:
-        pairs = [*pairs, f"data={data}"]
+    if data is not None and target == "all":
+        raise ValueError("--data: expected one target with it, as each has its own data, got all")
     for name in presets.GRIDS if target == "all" else (presets.ALIASES.get(target, target),):
-        cells = grid.cells_of(name, recipe, out, jobs, device, pairs)
-        failed |= grid.run_grid(cells, jobs, console)
-        console.print(f"Figures: {tables.write_results(name, recipe, cells, results)}", highlight=False, soft_wrap=True)
+        of_speech = name in presets.GRIDS and presets.task_of(name) == "speech"
+        if target == "all" and of_speech:
+            console.print(f"left out: {name}, which needs --data", highlight=False)
+            continue
+        if collect:
+            cells = grid.cells_in(name, recipe, out)
+        else:
+            own = [*pairs, f"data={data}"] if data is not None else pairs
+            cells = grid.cells_of(name, recipe, out, jobs, device, own)
+            failed |= grid.run_grid(cells, jobs, console)
+        more = None
+        if of_speech:
+            audio = None if data is None else Path(data)
+            cells, more = cli_speech.scored(name, cells, audio, jobs, out / recipe / name, console)
+        path = tables.write_results(name, recipe, cells, results, more)
+        console.print(f"Figures: {path}", highlight=False, soft_wrap=True)
     console.print(f"Page: {tables.write_page(results, docs)}", highlight=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)

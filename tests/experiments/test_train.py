@@ -26,6 +26,8 @@ RUNS = {
     "householder": ("copy", {"model": "householder", "reflections": 2}),
     "restricted, float64": ("copy", {"model": "restricted", "dtype": "float64"}),
     "lstm, clipped": ("copy", {"model": "lstm", "clip_value": 0.01, "clip_norm": 0.01}),
+    "speech": ("speech", {}),
+    "speech, paper, lstm": ("speech", {"recipe": "paper", "model": "lstm", "max_iterations": 12}),
     "system identification": ("sysid", {"model": "full,restricted"}),
     "system identification, paper": ("sysid", {"model": "full,restricted", "recipe": "paper", "max_iterations": 12}),
     "mnist, dropout": ("mnist", {"dropout": 0.2, "label_smoothing": 0.1, "gradient_noise": 0.01}),
@@ -268,7 +270,7 @@ def test_a_device_that_is_not_there_is_named(tiny):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("task", ["copy", "sysid", "mnist"])
+@pytest.mark.parametrize("task", ["copy", "sysid", "mnist", "speech"])
 def test_a_run_on_a_gpu(run, task):
     torch.use_deterministic_algorithms(False)
     result = run(task, device="cuda", max_iterations=20)[1]

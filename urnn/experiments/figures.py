@@ -71,6 +71,26 @@ def capacity(runs: list[dict[str, Any]], path: Path) -> None:
     _save(figure, path)
 
 
+def errors(runs: list[dict[str, Any]], path: Path) -> None:
+    """Table 2: training error over epochs, one color for each preset, one line for each seed."""
+    presets = list(dict.fromkeys(row["preset"].partition("/")[2] for row in runs))
+    figure = _figure(6.4, 4.2)
+    axes = figure.subplots()
+    for row in runs:
+        name = row["preset"].partition("/")[2]
+        label = name if row["seed"] == min(r["seed"] for r in runs if r["preset"] == row["preset"]) else None
+        epochs = [i / row["result"]["iterations_per_epoch"] for i in row["curve"]["iteration"]]
+        style = ("-", "--")[presets.index(name) // len(COLORS) % 2]
+        color = COLORS[presets.index(name) % len(COLORS)]
+        axes.plot(epochs, row["curve"]["loss"], style, color=color, linewidth=1, label=label)
+    baseline = runs[0]["result"]["baselines"]["previous frame"]["valid_mse"]
+    axes.set(xlabel="epoch", ylabel="training error, dB²")
+    axes.set_ylim(top=1.1 * baseline, bottom=0.9 * min(min(row["curve"]["loss"]) for row in runs))
+    _finish(axes)
+    axes.legend(frameon=False, fontsize=8)
+    _save(figure, path)
+
+
 def learning(runs: list[dict[str, Any]], path: Path) -> None:
     """Figure 3: validation accuracy over epochs, a panel for each order of the pixels; and confusions beside it."""
     orders = list(dict.fromkeys(row["config"]["order"] for row in runs))

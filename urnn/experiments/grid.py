@@ -21,6 +21,7 @@ from urnn.experiments.config import Config, from_text
 from urnn.experiments.folder import RunFolder
 from urnn.experiments.settings import unknown
 from urnn.experiments.signals import Noted, noted
+from urnn.experiments.speech import scoring
 from urnn.experiments.train import prepare
 
 OUTPUT = "output.txt"
@@ -46,8 +47,7 @@ def cells_of(
     grid: str, recipe: str, runs: Path, jobs: int = 1, device: str = "cpu", pairs: Sequence[str] = ()
 ) -> list[Cell]:
     """The runs of a grid; ``pairs`` are settings KEY=VALUE for all of them."""
-    if grid not in presets.GRIDS:
-        raise unknown("target", grid, presets.GRIDS)
+    check_grid(grid)
     threads = max(1, (os.cpu_count() or 1) // check_int("--jobs", jobs, 1))
     cells = []
     for preset in presets.GRIDS[grid]["cells"]:
@@ -56,6 +56,22 @@ def cells_of(
             config = prepare(presets.configure(recipe, preset, own={"seed": seed, **own}))
             cells.append(Cell(preset, config, runs / recipe / preset.replace("/", "-") / f"seed-{config.seed}"))
     return list({cell.path: cell for cell in cells}.values())  # a seed that was set makes all seeds one
+
+
+def check_grid(name: str) -> None:
+    """``name`` must be a grid."""
+    if name not in presets.GRIDS:
+        raise unknown("target", name, presets.GRIDS)
+
+
+def cells_in(grid: str, recipe: str, runs: Path) -> list[Cell]:
+    """The runs of a grid that have a folder, with the settings that are in it, wherever they were made."""
+    check_grid(grid)
+    return [
+        Cell(preset, RunFolder.open(path.parent).config(), path.parent)
+        for preset in presets.GRIDS[grid]["cells"]
+        for path in sorted((runs / recipe / preset.replace("/", "-")).glob("seed-*/config.json"))
+    ]
 
 
 def run_grid(cells: Sequence[Cell], jobs: int, console: Console) -> dict[str, str]:
@@ -126,7 +142,7 @@ def gather(cells: Sequence[Cell]) -> list[dict[str, Any]]:
                 "preset": cell.preset,
                 "seed": cell.config.seed,
                 "config": _without_places(folder.config()),
-                "result": _rounded(result),
+                "result": _rounded(scoring.with_scores(cell.path, result) if cell.config.task == "speech" else result),
                 "curve": decimated([row["iteration"] for row in losses], [row["loss"] for row in losses]),
                 "environment": folder.environment(),
             }

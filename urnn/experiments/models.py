@@ -33,8 +33,8 @@ class Unitary(nn.Module):
         self.rnn = UnitaryRNN(inputs, hidden, parametrization=parametrization, **options)
         self.readout = ComplexToReal(hidden, outputs)
 
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.readout(self.rnn(x)[0])
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        y: Tensor = self.readout(self.rnn(x, lengths=lengths)[0])
         return y
 
 
@@ -48,7 +48,8 @@ class Peer(nn.Module):
         self.rnn = self.kind(inputs, hidden, num_layers)
         self.readout = nn.Linear(hidden, outputs)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Padding lies behind the end of a row, where a network that runs forward reads it too late to matter."""
         y: Tensor = self.readout(self.rnn(x)[0])
         return y
 

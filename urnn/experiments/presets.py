@@ -59,6 +59,34 @@ RECIPES: dict[str, dict[str, Settings]] = {
             "growth": 0.0,
         },
     },
+    "speech": {
+        "best": {
+            "optimizer": "adam",
+            "lr": 1e-2,
+            "gain": 0.1,
+            "bias_init": -0.1,
+            "batch_size": 16,
+            "max_iterations": 6000,
+            "eval_every": 100,
+            "log_every": 20,
+            "checkpoint_every": 500,
+        },
+        "paper": {  # 130 iterations were an epoch; patience 100 epochs
+            **PAPER["speech"],
+            "unitary_betas": None,
+            "polish": True,  # features in raw dB make such steps that W drifts by 2e-3 within 260 of them
+            "schedule": "constant",
+            "initial_w": "restricted",
+            "normalize": False,
+            "add": "none",
+            "batch_size": 28,
+            "max_iterations": 13_000,
+            "eval_every": 130,
+            "patience": 100,
+            "log_every": 10,
+            "checkpoint_every": 1300,
+        },
+    },
     "mnist": {
         "best": {**_BY_EPOCHS, "optimizer": "adam", "batch_size": 50, "epochs": 50, "bias_width": 0.0},
         "paper": {
@@ -82,6 +110,21 @@ OF_MODEL: dict[str, dict[str, dict[str, Settings]]] = {
             "lstm": _LSTM_BEST,
             "gru": _LSTM_BEST,
             "rnn": {"clip_norm": 1.0},
+        },
+        "paper": {
+            "lstm": _LSTM_PAPER,
+            "gru": _LSTM_PAPER,
+            "rnn": _LSTM_PAPER,
+            "restricted": {"initial_w": "family"},
+            "householder": {"initial_w": "family"},
+            "givens": {"initial_w": "family"},
+        },
+    },
+    "speech": {
+        "best": {
+            "lstm": {"gain": 1.0, "lr": 5e-3, "clip_norm": 1.0},
+            "gru": {"gain": 1.0, "lr": 5e-3, "clip_norm": 1.0},
+            "rnn": {"gain": 1.0, "lr": 1e-3, "clip_norm": 1.0},
         },
         "paper": {
             "lstm": _LSTM_PAPER,
@@ -117,6 +160,12 @@ _T2000: Settings = {
 _LONG: Settings = {"task": "copy", "model": "full", "best": {"max_iterations": 4000, "stop_after_solved": 500}}
 _TABLE1: Settings = {"task": "sysid", "model": "full,restricted"}
 _CAPACITY: Settings = {"task": "sysid", "systems": "haar", "best": {"max_iterations": 2000}}
+_TABLE2 = {
+    "lstm": (84, 120, 158),
+    "restricted": (128, 158, 192, 256, 378),
+    "full": (128, 192, 256),
+}
+"""Hidden sizes of Table 2."""
 _SHARES = {8: (1, 2, 4, 6, 8), 16: (2, 4, 8, 12, 16), 32: (4, 8, 16, 24, 32)}
 """Reflections and layers of rotations, by size."""
 _TABLE3: dict[str, Settings] = {
@@ -187,6 +236,14 @@ PRESETS: dict[str, Settings] = {
     "sysid-N16": {**_TABLE1, "hidden": 16},
     "sysid-N64": {**_TABLE1, "hidden": 64, "best": {"max_iterations": 2000}},
     "sysid-N128": {**_TABLE1, "hidden": 128, "model": "full", "best": {"max_iterations": 2000}},
+    **{
+        f"speech/{model}-{n}": {"task": "speech", "model": model, "hidden": n}
+        for model, sizes in _TABLE2.items()
+        for n in sizes
+    },
+    # Beyond the paper's sizes.
+    "speech/full-512": {"task": "speech", "model": "full", "hidden": 512},
+    "speech/full-256x2": {"task": "speech", "model": "full", "hidden": 256, "num_layers": 2},
     # The paper's future work: a random unitary system, and families between the restricted and the full one.
     **{f"capacity-N{n}/full": {**_CAPACITY, "hidden": n, "model": "full"} for n in _SHARES},
     **{f"capacity-N{n}/restricted": {**_CAPACITY, "hidden": n, "model": "restricted"} for n in _SHARES},
@@ -224,6 +281,9 @@ GRIDS: dict[str, dict[str, Any]] = {
     "figure1-long": {"cells": ["copy-T5000/full-128", "copy-T10000/full-128"], "seeds": 5},
     "table1": {"cells": [f"sysid-N{n}" for n in (4, 6, 7, 8, 16)], "seeds": 1},
     "table1-large": {"cells": ["sysid-N64", "sysid-N128"], "seeds": 1},
+    "table2": {"cells": [f"speech/{model}-{n}" for model, sizes in _TABLE2.items() for n in sizes], "seeds": 3},
+    "figure2": {"cells": [f"speech/{model}-{n}" for model, sizes in _TABLE2.items() for n in sizes], "seeds": 3},
+    "table2-large": {"cells": ["speech/full-512", "speech/full-256x2"], "seeds": 3},
     "capacity": {"cells": [name for name in PRESETS if name.startswith("capacity-")], "seeds": 1},
     "table3": {
         "cells": [f"{task}/{name}" for task in _MNIST for name in _TABLE3],
@@ -254,6 +314,12 @@ def seeds_of(grid: str, recipe: str, preset: str) -> int:
     """How many seeds a cell of a grid has."""
     more: dict[str, int] = GRIDS[grid].get(recipe, {})
     return int(more.get(preset, GRIDS[grid]["seeds"]))
+
+
+def task_of(grid: str) -> str:
+    """The task of the cells of a grid."""
+    task: str = PRESETS[GRIDS[grid]["cells"][0]]["task"]
+    return task
 
 
 def settings(

@@ -141,7 +141,8 @@ def _train(folder: RunFolder, console: Console) -> dict[str, Any]:
             if config.eval_every and (now.iteration % config.eval_every == 0):
                 found = _evaluate(problem, model, now, best, config)
                 folder.log({"iteration": now.iteration, **found})
-            if now.iteration % config.checkpoint_every == 0 or (signals.signal and saved < now.iteration):
+            over = now.iteration == config.max_iterations or bool(now.stopped)
+            if now.iteration % config.checkpoint_every == 0 or over or (signals.signal and saved < now.iteration):
                 if (bad := values_fault(model)) is not None:
                     raise _not_finite(now.iteration, bad, folder)
                 folder.save(now.iteration, *state(model, optimizer, best, now), config.keep_checkpoints)
