@@ -110,6 +110,7 @@ def learning(runs: list[dict[str, Any]], path: Path) -> None:
             )
             labelled.add(model)
         axes.set(xlabel="epoch", ylabel="validation accuracy, %", title=f"pixels: {order}")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         _finish(axes)
         axes.legend(frameon=False, fontsize=8)
     _save(figure, path)
