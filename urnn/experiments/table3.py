@@ -22,8 +22,8 @@ PAPER: dict[str, tuple[str, float, float]] = {
 }
 """Table 3 as the paper prints it: parameters, accuracy on validation and evaluation data in percent."""
 SUBSET = (
-    "This is to see the task work without a GPU. The recipe was not tuned at this size, for neither model, and there is "
-    "one seed: the distance between the rows is no comparison of the models."
+    "This is to see the task work without a GPU. The recipe was tuned at this size for neither model, and there is one "
+    "seed: the distance between the rows is no comparison of the models."
 )
 PIXELS = {"rows": "in rows", "permuted": "permuted", "bits": "bit-reversed"}
 
