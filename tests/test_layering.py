@@ -24,7 +24,8 @@ ROOMS = {
     "graphs": {"optim"},
     "experiments": {"", "capacity", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
     "bench": {"", "linalg", "ops"},
-    "cli": {"", "bench", "capacity", "experiments"},
+    "report": {"", "bench", "capacity", "experiments", "parametrizations"},
+    "cli": {"", "bench", "capacity", "experiments", "report"},
     "__main__": {"cli"},
     "": {"capacity", "graphs", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
 }
@@ -41,6 +42,8 @@ THIRD_PARTY = {
     "jaxtyping": {"_typing"},
     "safetensors": {"experiments"},
     "tensorboard": {"experiments"},
+    "jinja2": {"report"},
+    "plotly": {"report"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

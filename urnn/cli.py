@@ -1,4 +1,4 @@
-"""The command line: ``urnn demo``, ``train``, ``reproduce``, ``capacity``, ``bench``, ``errata``, ``soak``."""
+"""The command line: ``demo``, ``train``, ``reproduce``, ``report``, ``capacity``, ``bench``, ``errata``, ``soak``."""
 
 import sys
 from pathlib import Path
@@ -131,6 +131,19 @@ def reproduce(
     console.print(f"Page: {tables.write_page(results, docs)}", highlight=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, of results (results/), of benchmarks.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page.")] = Path("report.html"),
+    n: Annotated[str, typer.Option("--n", help="Sizes of the section on capacity, or none.")] = "2..12",
+) -> None:
+    """Write one page, complete in itself, that shows runs and results: tables, curves, spectra, commands."""
+    from urnn.report.page import write
+
+    written = write(runs, out, [] if n == "none" else _sizes(n))
+    Console().print(f"Report: {written} ({written.stat().st_size / 1e6:.1f} MB)", highlight=False, soft_wrap=True)
 
 
 @app.command()
