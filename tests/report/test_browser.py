@@ -66,6 +66,11 @@ def test_every_chart_is_drawn(visit):
     assert len(drawn) == 7
     assert all(drawn)
     assert page.evaluate("window.hacked") is None
+    buttons = page.evaluate("[...document.querySelectorAll('.modebar-btn')].map(b => b.dataset.title)")
+    assert "Download plot as a PNG" in buttons
+    assert not [
+        title for title in buttons if any(word in title.lower() for word in ("share", "cloud", "edit", "plotly"))
+    ]
 
 
 def test_filters_leave_what_was_asked_for(visit):
