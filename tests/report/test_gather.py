@@ -8,6 +8,7 @@ import torch
 
 from urnn.experiments import checkpoint
 from urnn.experiments.folder import RunFolder
+from urnn.report import charts
 from urnn.report.gather import gather
 from urnn.report.media import embedded, recordings
 from urnn.report.spectrum import eigenvalues, matrices
@@ -88,6 +89,17 @@ def test_the_first_w_is_that_of_the_run(small_run, tmp_path):
     before_and_after = [sum(sorted(found[when]), ()) for when in ("before", "after")]
     assert before_and_after[0] == pytest.approx(before_and_after[1], abs=2e-5)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+def test_the_first_w_is_left_out_where_the_device_is_not_here(small_run, tmp_path):
+    folder = small_run(tmp_path / "run", "sysid")
+    expected = eigenvalues(folder)
+    config = json.loads((folder.path / "config.json").read_text())
+    (folder.path / "config.json").write_text(json.dumps({**config, "device": "cuda"}))
+    (run,) = gather([folder.path]).runs
+    assert run["eigenvalues"] == {**expected, "before": []}
+    assert len(charts.eigenvalues([run]).data) == 1
 
 
 @pytest.mark.parametrize("model", ["full", "restricted", "householder", "exponential"])

@@ -103,3 +103,11 @@ def test_the_command_says_where_the_page_is(runs, tmp_path):
     result = CliRunner().invoke(app, ["report", str(runs), "-o", str(out), "--n", "none"])
     assert result.exit_code == 0, result.output
     assert f"Report: {out} (" in result.output
+
+
+def test_why_there_are_no_eigenvalues_is_said(small_run, tmp_path):
+    folder = small_run(tmp_path / "<run>", "copy")
+    for path in (folder.path / "checkpoint").iterdir():
+        path.write_bytes(b"none")
+    text = page.write([folder.path], tmp_path / "report.html", []).read_text()
+    assert "&lt;run&gt;: no eigenvalues: " in text

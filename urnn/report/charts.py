@@ -156,7 +156,8 @@ def eigenvalues(runs: Sequence[dict[str, Any]]) -> "Figure | None":
         if not (found := run["eigenvalues"]):
             continue
         for when, scale, place, symbol in (("before", 0.8, 1, "x-thin-open"), ("after", 1.0, 0, "circle-open")):
-            polar = found[when]
+            if not (polar := found[when]):
+                continue
             name = "first W (drawn at 0.8)" if when == "before" else f"W after {found['iteration']} iterations"
             figure.add_trace(
                 Scatter(

@@ -140,12 +140,8 @@ def _run(folder: RunFolder, name: str) -> dict[str, Any]:
     }
     try:
         run["eigenvalues"] = eigenvalues(folder)
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-        KeyError,
-    ) as error:  # data that is not here, a checkpoint of another version
+    except (ImportError, OSError, ValueError, RuntimeError, KeyError) as error:
+        # data or a library that is not here, a checkpoint of another version
         run["note"] = f"no eigenvalues: {error}"
     return run
 

@@ -1,5 +1,6 @@
 """Eigenvalues of W before and after a run, from its settings and its newest checkpoint."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,22 +18,25 @@ LARGEST = 2000
 def eigenvalues(folder: RunFolder) -> dict[str, Any] | None:
     """Phases and moduli of the eigenvalues of every W, ``before`` training and ``after`` it; None without a checkpoint.
 
-    The first W is not in the folder: it is drawn anew from the seed, as the run itself drew it.
+    The first W is not in the folder: it is drawn anew from the seed, as the run itself drew it. Where the run's device
+    is not here, ``before`` is empty.
     """
     paths = checkpoint.found(folder.path / "checkpoint")
     if not paths:
         return None
     config = folder.config()
+    here = torch.device(config.device).type == "cpu" or torch.cuda.is_available()
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(config.seed)
-        model = config.problem.start(config).model()
+        model = config.problem.start(config if here else replace(config, device="cpu")).model()
         before = _polar(model)
         tensors, meta = checkpoint.load(paths[-1])
         model.load_state_dict(checkpoint.unflatten(meta["model"], tensors))
         after = _polar(model)
-    if not before:
+    if not after:
         return None
-    return {"before": before[:LARGEST], "after": after[:LARGEST], "iteration": int(paths[-1].stem), "of": len(after)}
+    first = before if here else []  # another device draws other numbers
+    return {"before": first[:LARGEST], "after": after[:LARGEST], "iteration": int(paths[-1].stem)}
 
 
 def _polar(model: nn.Module) -> list[tuple[float, float]]:
