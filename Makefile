@@ -11,13 +11,16 @@ SHAPES := tests/linalg tests/ops tests/parametrizations \
 	--jaxtyping-packages=urnn.linalg,$(CHECKED_OPS),urnn.parametrizations,beartype.beartype \
 	-k "not (bad or refus or message or error or named or wrong or raises or must or compile)"
 
-.PHONY: bench bench-docs demo test test-long test-gpu lint format typecheck shapes dist clean help
+.PHONY: bench bench-docs demo report test test-long test-gpu lint format typecheck shapes dist clean help
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.ready ## train a unitary RNN and an LSTM side by side, under three minutes on two cores
 	$(BIN)/urnn demo
+
+report: $(VENV)/.ready-dev ## one page that shows all results: report.html
+	$(BIN)/urnn report results benchmarks/results --out report.html
 
 test: $(VENV)/.ready-dev lint typecheck shapes ## lint, types, and the CPU suite
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not long and not gpu"
@@ -56,7 +59,7 @@ dist: $(VENV)/.ready-dev ## wheel and sdist in dist/
 	$(BIN)/python -m build --outdir dist .
 
 clean: ## remove the environment and all that was built
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "urnn needs Python >= 3.11, found " + sys.version.split()[0])'

@@ -90,6 +90,9 @@ def test_commands_run_at_toy_size(command, tmp_path, monkeypatch, toy_mnist):
         words += [word for pair in TOY[task] for word in ("--set", pair)]
         if "--preset" in words and task == "copy":
             words += ["--T", "3"]
+    elif words[0] == "report":
+        RunFolder.create(Path(words[1]) / "run", prepare(configure(task="copy", own={"time_steps": 3, "hidden": 4})))
+        words += ["--n", "2"]
     elif words[0] == "capacity":
         words[words.index("--n") + 1] = "2..3"
     result = CliRunner().invoke(app, words)

@@ -27,8 +27,10 @@ ROOMS = {
     "experiments": {"", "_storage", "capacity", "linalg", "nn", "ops", "optim", "parametrizations", "state"},
     "doctor": {"", "linalg", "ops", "optim"},
     "bench": {"", "linalg", "ops"},
+    "report": {"", "bench", "capacity", "experiments", "parametrizations"},
+    "cli_bench": {"bench"},
     "cli_speech": {"experiments"},
-    "cli": {"", "bench", "capacity", "cli_speech", "doctor", "experiments"},
+    "cli": {"", "bench", "capacity", "cli_bench", "cli_speech", "doctor", "experiments", "report"},
     "__main__": {"cli"},
     "": {"capacity", "graphs", "linalg", "nn", "ops", "optim", "parametrizations", "pretrained", "state"},
 }
@@ -38,8 +40,8 @@ THIRD_PARTY = {
     "cuda": {"ops"},
     "triton": {"ops"},
     "PIL": {"bench"},
-    "typer": {"cli", "cli_speech"},
-    "rich": {"bench", "capacity", "cli", "cli_speech", "experiments"},
+    "typer": {"cli", "cli_bench", "cli_speech"},
+    "rich": {"bench", "capacity", "cli", "cli_bench", "cli_speech", "experiments"},
     "matplotlib": {"bench", "capacity", "experiments"},
     "numpy": {"experiments", "ops", "parametrizations"},
     "pooch": {"experiments"},
@@ -50,6 +52,8 @@ THIRD_PARTY = {
     "scipy": {"experiments"},
     "soundfile": {"experiments"},
     "tensorboard": {"experiments"},
+    "jinja2": {"report"},
+    "plotly": {"report"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -244,9 +244,15 @@ def test_a_file_system_that_takes_no_more_is_said_in_one_line(tmp_path, tiny):
     assert not [p for p in folder.path.rglob("*") if p.name.endswith(".part")]
 
 
-def test_w_stays_unitary_and_the_result_says_so(run):
-    assert run("copy", max_iterations=40)[1]["unitarity_defect"] < 2e-6
-    assert run("copy", "lstm", model="lstm")[1]["unitarity_defect"] is None
+def test_w_stays_unitary_and_the_result_and_the_metrics_say_so(run):
+    folder, result = run("copy", max_iterations=40)
+    assert result["unitarity_defect"] < 2e-6
+    found = {row["iteration"]: row["unitarity_defect"] for row in folder.metrics() if "unitarity_defect" in row}
+    assert list(found) == list(range(4, 41, 4))  # with every checkpoint
+    assert found[40] == result["unitarity_defect"]
+    folder, result = run("copy", "lstm", model="lstm")
+    assert result["unitarity_defect"] is None
+    assert not any("unitarity_defect" in row for row in folder.metrics())
 
 
 def test_events_are_written_for_tensorboard(run):

@@ -59,6 +59,13 @@ def to_json(results: Iterable[Capacity]) -> str:
     return json.dumps([asdict(c) for c in results], indent=1)
 
 
+def shares(sizes: Iterable[int], family: str, options: Mapping[str, Any]) -> list[tuple[int, float]]:
+    """(N, rank / N^2) of a family at each size that its options allow."""
+    allowed = [n for n in sizes if options.get("reflections", 1) <= n]
+    found = [analyze(family, n, points=2, **options) for n in allowed]
+    return [(c.n, c.rank / c.dimension) for c in found]
+
+
 def picture(path: Path, sizes: Iterable[int]) -> None:
     """Draw rank / N^2 over N for the curves of ``CURVES``."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -75,10 +82,17 @@ def picture(path: Path, sizes: Iterable[int]) -> None:
     }
     markers = iter("s*o^vDo^vP")
     for label, family, options in CURVES:
-        points = [(n, analyze(family, n, points=2, **options)) for n in sizes if options.get("reflections", 1) <= n]
+        points = shares(sizes, family, options)
         color, style = styles[family]
-        xs, ys = [n for n, _ in points], [c.rank / c.dimension for _, c in points]
-        axes.plot(xs, ys, style, color=color, marker=next(markers), markersize=4, linewidth=1.3, label=label)
+        axes.plot(
+            *zip(*points, strict=True),
+            style,
+            color=color,
+            marker=next(markers),
+            markersize=4,
+            linewidth=1.3,
+            label=label,
+        )
     axes.set(
         xlabel="N",
         ylabel="rank of the Jacobian / dim U(N)",

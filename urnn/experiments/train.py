@@ -28,6 +28,7 @@ from urnn.experiments.health import Health, values_fault
 from urnn.experiments.progress import Reporter
 from urnn.experiments.signals import noted
 from urnn.experiments.tasks import Problem
+from urnn.linalg import unitarity_defect
 
 SOLVED = 0.1
 """Solved: the mean loss of ``WINDOW`` iterations is under this share of the baseline."""
@@ -136,7 +137,10 @@ def _train(folder: RunFolder, console: Console) -> dict[str, Any]:
 
             _watch(now, values, config, problem.baseline)
             mean = sum(values) / len(values)
-            folder.log({"iteration": now.iteration, "loss": mean, "seconds": round(now.seconds, 3)})
+            row = {"iteration": now.iteration, "loss": mean, "seconds": round(now.seconds, 3)}
+            if now.iteration % config.checkpoint_every == 0 and (defects := _defects(model)):
+                row["unitarity_defect"] = max(defects)
+            folder.log(row)
             reporter.update(now.iteration, mean)
             if config.eval_every and (now.iteration % config.eval_every == 0):
                 found = _evaluate(problem, model, now, best, config)
@@ -183,6 +187,12 @@ def _watch(now: Progressed, values: list[float], config: Config, baseline: float
             now.worst_after_solved = max(now.worst_after_solved, mean / baseline)
     if config.stop_after_solved and now.solved_at and now.iteration >= now.solved_at + config.stop_after_solved:
         now.stopped = "solved"
+
+
+@torch.no_grad()
+def _defects(model: nn.Module) -> list[float]:
+    """max|W^H W - I| of each unitary tensor."""
+    return [float(unitarity_defect(W).max()) for _, W in unitary_tensors(model)]
 
 
 @torch.no_grad()
