@@ -11,7 +11,7 @@ SHAPES := tests/linalg tests/ops tests/parametrizations \
 	--jaxtyping-packages=urnn.linalg,$(CHECKED_OPS),urnn.parametrizations,beartype.beartype \
 	-k "not (bad or refus or message or error or named or wrong or raises or must or compile)"
 
-.PHONY: bench bench-docs demo report test test-long test-gpu lint format typecheck shapes dist clean help
+.PHONY: bench bench-docs demo report test test-long test-reliability test-gpu lint format typecheck shapes dist clean help
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,10 @@ test: $(VENV)/.ready-dev lint typecheck shapes ## lint, types, and the CPU suite
 test-long: $(VENV)/.ready-dev ## soak tests, tens of minutes; leaves results/test-long.txt
 	mkdir -p results
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m long -rA --no-header 2>&1 | grep -E '^(PASSED|FAILED|ERROR|SKIPPED|COUNT|[0-9]+ (passed|failed))' | tee results/test-long.txt
+
+test-reliability: $(VENV)/.ready-dev ## the part of it with kill -9 and fuzzing, a quarter of an hour; leaves results/reliability.txt
+	mkdir -p results
+	$(BIN)/python -m pytest -q -m long -rA --no-header tests/fuzz tests/experiments/test_survival.py 2>&1 | grep -E '^(PASSED|FAILED|ERROR|COUNT|[0-9]+ (passed|failed))' | tee results/reliability.txt
 
 test-gpu: ## tests that need a CUDA device, with the python that is there
 	$(PYTHON) -m pytest -q -m gpu

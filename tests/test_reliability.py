@@ -39,3 +39,14 @@ def test_every_row_has_its_test_with_as_many_cases():
 def test_every_row_is_whole():
     assert {len(row) for row in ROWS} == {5}
     assert all(row[0] and row[1] for row in ROWS)
+
+
+def test_the_counts_of_the_page_are_those_of_the_record():
+    record = (ROOT / "results" / "reliability.txt").read_text()
+    assert "FAILED" not in record
+    ((kills,),) = [re.findall(r"(\d+) kills", row[4]) for row in ROWS if "kills" in row[4]]
+    ((cases,),) = [re.findall(r"(\d+) in all", row[4]) for row in ROWS if "in all" in row[4]]
+    assert re.findall(r"COUNT kill -9: (\d+) ", record) == [kills]
+    tried = dict(re.findall(r"COUNT fuzz, (.*): (\d+) cases", record))
+    assert sum(map(int, tried.values())) >= int(cases)
+    assert all(reader.strip("`") in PAGE for reader in tried)

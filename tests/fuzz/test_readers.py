@@ -9,8 +9,9 @@ import math
 import resource
 import shutil
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -116,9 +117,13 @@ def sealed(content: bytes) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a checkpoint, and saved models."""
-    path = tmp_path_factory.mktemp("fuzz")
+def folder() -> Iterator[Path]:
+    """A run with a checkpoint, and saved models; in memory where that is possible, as a disk takes most of the time."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").exists() else None) as name:
+        yield _filled(Path(name))
+
+
+def _filled(path: Path) -> Path:
     own = {"time_steps": 2, "symbols": 1, "hidden": 3, "batch_size": 2, "test_sequences": 2, "max_iterations": 2}
     small = {**own, "log_every": 2, "checkpoint_every": 2, "threads": 1, "tensorboard": False}
     train(RunFolder.create(path / "run", prepare(configure(task="copy", own=small))), Console(quiet=True))
