@@ -159,7 +159,7 @@ def test_reproduce_runs_a_grid_and_makes_the_page(tmp_path, monkeypatch):
             "expected train-images-idx3-ubyte or train-images-idx3-ubyte.gz in tests",
         ),
         (["train", "sysid", "--permuted"], "--set: expected a known name, got 'order'"),
-        (["reproduce", "figure4"], "target: expected a known name, got 'figure4'. The nearest are figure1"),
+        (["reproduce", "figure4"], "target: expected a known name, got 'figure4'. The nearest are figure2"),
         (["reproduce", "table1", "--jobs", "0"], "--jobs: expected an int >= 1, got 0"),
         (["reproduce", "table1", "--set", "symbols=3"], "--set: expected a known name, got 'symbols'"),
     ],
