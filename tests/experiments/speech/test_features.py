@@ -112,6 +112,16 @@ def test_a_corpus_is_read_once(corpus, monkeypatch, write_wav, speechlike):
     assert features.load(corpus, FRAMES, False, QUIET).lengths[0] != first.lengths[0]
 
 
+def test_a_damaged_cache_is_made_again(corpus):
+    first = features.load(corpus, FRAMES, False, QUIET)
+    (cached,) = features.cache_folder().iterdir()
+    cached.write_bytes(cached.read_bytes()[:-1])
+    console = Console(record=True, width=300, file=io.StringIO())
+    assert torch.equal(features.load(corpus, FRAMES, False, console).values, first.values)
+    assert "It is made again." in console.export_text()
+    assert torch.equal(features.read(cached).values, first.values)
+
+
 def test_a_bad_file_ends_it_or_is_left_out(corpus, write_wav):
     (corpus / "audio" / "001.wav").write_bytes(b"text")
     (corpus / "audio" / "002.wav").unlink()

@@ -76,7 +76,10 @@ def load(data: Path, frames: Frames, skip_bad: bool, console: Console) -> Featur
     corpus = find(data)
     cached = cache_folder() / f"features-{_key(corpus, frames, skip_bad)}{SUFFIX}"
     if cached.exists():
-        return read(cached)
+        try:
+            return read(cached)
+        except ValueError as error:
+            console.print(f"{error}. It is made again.", highlight=False, markup=False, soft_wrap=True)
     features = make(corpus, frames, skip_bad, console)
     cached.parent.mkdir(parents=True, exist_ok=True)
     write(cached, features)
