@@ -27,7 +27,7 @@ test: $(VENV)/.ready-dev lint typecheck shapes ## lint, types, and the CPU suite
 
 test-long: $(VENV)/.ready-dev ## soak tests, tens of minutes; leaves results/test-long.txt
 	mkdir -p results
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m long -rA --no-header 2>&1 | grep -E '^(PASSED|FAILED|ERROR|SKIPPED|[0-9]+ (passed|failed))' | tee results/test-long.txt
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m long -rA --no-header 2>&1 | grep -E '^(PASSED|FAILED|ERROR|SKIPPED|COUNT|[0-9]+ (passed|failed))' | tee results/test-long.txt
 
 test-gpu: ## tests that need a CUDA device, with the python that is there
 	$(PYTHON) -m pytest -q -m gpu

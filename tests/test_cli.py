@@ -92,6 +92,37 @@ def test_train_lists_its_settings():
     assert "clip_value = 1.0" in output
 
 
+TINY_MNIST = ["checksums=false", "train_images=8", "validation_images=2", "test_images=2", "epochs=2", "threads=1"]
+
+
+def test_train_mnist_says_what_came_out(tmp_path, toy_mnist, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "mnist", "--permuted", "--data", str(toy_mnist), "--hidden", "4"]
+    result = runner.invoke(app, [*words, *(word for pair in TINY_MNIST for word in ("--set", pair))])
+    assert result.exit_code == 0, result.output
+    assert re.search(r"full, N = 4 +\d+ +2 +[\d.]+% +[\d.]+% +[\d.]+", result.output)
+    folder = Path("runs/mnist-permuted-full-4-best-seed-0")
+    assert json.loads((folder / "config.json").read_text())["order"] == "permuted"
+    assert json.loads((folder / "result.json").read_text())["iterations"] == 2
+
+
+def test_figure3_is_made_by_the_runs_of_table3(tmp_path, toy_mnist, monkeypatch):
+    from urnn.experiments.presets import GRIDS
+
+    monkeypatch.setitem(GRIDS["table3"], "cells", ["mnist-permuted/restricted-512"])
+    pairs = [word for pair in [*TINY_MNIST, "hidden=4"] for word in ("--set", pair)]
+    folders = ["--out", str(tmp_path), "--results", str(tmp_path / "results"), "--docs", str(tmp_path / "docs")]
+    for target, done in (("table3", "done: "), ("figure3", "done before: ")):
+        result = runner.invoke(app, ["reproduce", target, "--data", str(toy_mnist), *folders, *pairs])
+        assert result.exit_code == 0, result.output
+        assert result.output.count(done) == 1
+    page = (tmp_path / "docs" / "results.md").read_text()
+    assert "| permuted | restricted-512 | 4 | the paper | 16k | 94.2 | 93.3 | - | - |" in page
+    pictures = sorted(p.name for p in (tmp_path / "docs" / "images").iterdir())
+    assert pictures == ["table3-best-confusion.png", "table3-best.png"]
+    assert str(toy_mnist) not in (tmp_path / "results" / "table3-best.json").read_text()
+
+
 def test_reproduce_runs_a_grid_and_makes_the_page(tmp_path, monkeypatch):
     """Two cells at toy size; the page is that of the real run."""
     from urnn.experiments.presets import GRIDS
@@ -122,6 +153,13 @@ def test_reproduce_runs_a_grid_and_makes_the_page(tmp_path, monkeypatch):
         (["train", "--resume", "nowhere"], "--resume: expected the folder of a run, got nowhere"),
         (["train", "copy", "--out", "pyproject.toml"], "--out: expected a new or empty folder"),
         (["reproduce", "tables"], "target: expected a known name, got 'tables'"),
+        (["train", "mnist", "--data", "nowhere"], "data: expected a folder with MNIST's four files, got 'nowhere'"),
+        (
+            ["train", "mnist", "--data", "tests"],
+            "expected train-images-idx3-ubyte or train-images-idx3-ubyte.gz in tests",
+        ),
+        (["train", "sysid", "--permuted"], "--set: expected a known name, got 'order'"),
+        (["reproduce", "figure4"], "target: expected a known name, got 'figure4'. The nearest are figure"),
         (["reproduce", "table1", "--jobs", "0"], "--jobs: expected an int >= 1, got 0"),
         (["reproduce", "table1", "--set", "symbols=3"], "--set: expected a known name, got 'symbols'"),
     ],

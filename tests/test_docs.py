@@ -2,8 +2,10 @@
 
 import csv
 import json
+import random
 import re
 import shlex
+import wave
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from typer.testing import CliRunner
 
 from urnn.cli import app
 from urnn.experiments.folder import RunFolder
-from urnn.experiments.presets import GRIDS, configure
+from urnn.experiments.presets import ALIASES, GRIDS, PRESETS, configure
 from urnn.experiments.train import prepare
 
 ROOT = Path(__file__).parent.parent
@@ -42,19 +44,43 @@ COMMANDS = sorted(
     }
 )
 TOY = {
+    "speech": ["max_iterations=4", "hidden=4", "eval_every=2", "log_every=2", "checkpoint_every=2"],
     "copy": ["max_iterations=20", "batch_size=2", "test_sequences=2", "train_sequences=4"],
     "sysid": ["max_iterations=20", "eval_every=20", "starts=1", "time_steps=4", "train_sequences=60"]
     + ["validation_sequences=2", "test_sequences=2"],
+    "mnist": ["checksums=false", "train_images=8", "validation_images=2", "test_images=2", "epochs=1", "batch_size=4"]
+    + ["hidden=4", "parameters=0", "reflections=2"],
 }
 
 
+def write_sounds(folder: Path) -> None:
+    """Noise of six speakers."""
+    pytest.importorskip("soundfile", reason="the extra audio is not installed")
+    for speaker in range(6):
+        path = folder / str(speaker) / "a.wav"
+        path.parent.mkdir(parents=True)
+        with wave.open(str(path), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(8000)
+            file.writeframes(random.Random(speaker).randbytes(4000))
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_run_at_toy_size(command, tmp_path, monkeypatch):
+def test_commands_run_at_toy_size(command, tmp_path, monkeypatch, toy_mnist):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # workers of a grid are to find this source tree
-    monkeypatch.setitem(GRIDS["table1"], "cells", ["sysid-N4"])
-    words = shlex.split(command)[1:]
-    task = "sysid" if "sysid" in words or "table1" in words else "copy"
+    for grid in GRIDS:
+        monkeypatch.setitem(GRIDS[grid], "cells", GRIDS[grid]["cells"][:1])
+    words = shlex.split(command.replace("--device cuda", "--device cpu"))[1:]
+    presets = GRIDS[ALIASES.get(words[1], words[1])]["cells"] if words[0] == "reproduce" else []
+    presets = [words[words.index("--preset") + 1]] if "--preset" in words else presets
+    task = PRESETS[presets[0]]["task"] if presets else next((name for name in TOY if name in words), "copy")
+    if "corpus" in words:
+        write_sounds(tmp_path / "corpus")
+    if task == "mnist":
+        assert "--data" in words  # no test downloads
+        words[words.index("--data") + 1] = str(toy_mnist)
     if "--resume" in words:
         folder = Path(words[words.index("--resume") + 1])
         assert folder.parent == Path("runs")  # where `urnn train copy` leaves it by default
@@ -62,7 +88,7 @@ def test_commands_run_at_toy_size(command, tmp_path, monkeypatch):
         RunFolder.create(folder, small)
     elif words[0] in ("train", "reproduce"):
         words += [word for pair in TOY[task] for word in ("--set", pair)]
-        if "--preset" in words:
+        if "--preset" in words and task == "copy":
             words += ["--T", "3"]
     elif words[0] == "report":
         RunFolder.create(Path(words[1]) / "run", prepare(configure(task="copy", own={"time_steps": 3, "hidden": 4})))
@@ -164,6 +190,21 @@ def test_the_gpu_figures_of_the_readme_are_those_of_the_files():
     )
     assert f"takes {ours[0]:.1f} to {ours[-1]:.1f} times as long" in readme
     assert f"a time loop {loop[0]:.0f} to {loop[-1]:.0f} times" in readme
+
+
+def test_the_variants_of_the_kernels_are_those_of_the_file():
+    found = json.loads((ROOT / "results" / "gpu-kernels-h200.json").read_text())
+    page = (ROOT / "docs" / "kernels.md").read_text()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
+    rows = {tuple(row) for row in cells if re.fullmatch(r"[\d.]+", row[-1])}
+    variants = [v for block in ("rows", "rows, large batch", "split") for v in found[block]["variants"]]
+    assert rows == {
+        (name, *(f"{figure:.3f}" for figure in figures)) for name, *figures in (v.values() for v in variants)
+    }
+    errors, peer = found["error of the states against complex128"], "PyTorch's float32"
+    raised = errors["raised"]
+    for figure in (errors["sums as the tensor cores truncate them"], errors[peer], raised[peer], raised["ours"]):
+        assert f"{figure:.1e}" in page
 
 
 def test_the_memory_of_the_readme_is_that_of_the_record():

@@ -7,6 +7,7 @@ from urnn._module import mark_unitary
 from urnn.graphs import graphed_step
 from urnn.nn import ComplexLinear, ComplexToReal, ModReLU, UnitaryRNN, UnitaryRNNCell
 from urnn.parametrizations import PARAMETRIZATIONS, unitary
+from urnn.pretrained import from_pretrained, save_pretrained
 from urnn.state import check_unitary, load_state_dict
 
 try:
@@ -24,6 +25,7 @@ __all__ = [
     "__version__",
     "capacity",
     "check_unitary",
+    "from_pretrained",
     "graphed_step",
     "linalg",
     "load_state_dict",
@@ -31,5 +33,6 @@ __all__ = [
     "ops",
     "optim",
     "parametrizations",
+    "save_pretrained",
     "unitary",
 ]

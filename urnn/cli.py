@@ -1,4 +1,4 @@
-"""The command line: ``demo``, ``train``, ``reproduce``, ``report``, ``capacity``, ``bench``, ``errata``, ``soak``."""
+"""The command line: ``urnn train``, ``reproduce`` and what ``urnn --help`` lists."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 import urnn
+from urnn import cli_report, cli_speech
 from urnn._checks import check_int
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Time the recurrence beside its peers, and write the page about it.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+for command in (cli_report.report, cli_speech.features, cli_speech.score, cli_speech.predict):
+    app.command()(command)
 
 
 def main() -> None:
@@ -63,17 +66,25 @@ def demo(
 
 @app.command()
 def train(
-    task: Annotated[str | None, typer.Argument(help="copy or sysid.")] = None,
+    task: Annotated[str | None, typer.Argument(help="copy, sysid, speech or mnist.")] = None,
     preset: Annotated[str | None, typer.Option(help="A cell of a table or figure, such as sysid-N8.")] = None,
     recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
     model: Annotated[str | None, typer.Option(help="A family of unitary matrices, or lstm, gru, rnn.")] = None,
     hidden: Annotated[int | None, typer.Option(help="N, size of the hidden state.")] = None,
     time_steps: Annotated[int | None, typer.Option("--T", help="T, steps of the task.")] = None,
+    permuted: Annotated[
+        bool, typer.Option("--permuted", help="mnist: pixels in a random order, always the same.")
+    ] = False,
+    data: Annotated[
+        str | None, typer.Option(help="speech: folder of audio, or a file of features; mnist: folder of its files.")
+    ] = None,
+    skip_bad: Annotated[bool | None, typer.Option("--skip-bad", help="speech: leave out unusable audio.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of all random numbers.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default: one below runs/.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     pairs: Annotated[list[str], typer.Option("--set", help="Any setting, KEY=VALUE; see --list.")] = [],  # noqa: B006
+    allow: Annotated[list[str], typer.Option(help="With --resume: a setting that --set may change.")] = [],  # noqa: B006
     show: Annotated[bool, typer.Option("--list", help="Print all settings with their values and end.")] = False,
 ) -> None:
     """Train one model on one task; leaves a folder with settings, metrics, checkpoints and result."""
@@ -85,12 +96,14 @@ def train(
     from urnn.experiments.train import train as train_in
 
     console = Console()
-    flags = {"model": model, "hidden": hidden, "time_steps": time_steps, "seed": seed, "device": device}
+    flags = {"model": model, "hidden": hidden, "time_steps": time_steps, "seed": seed, "device": device, "data": data}
+    flags |= {"order": "permuted" if permuted else None, "skip_bad": skip_bad}
     own = {name: value for name, value in flags.items() if value is not None}
     if resume is not None:
-        if task or preset or own or pairs or out:
-            raise ValueError("--resume: expected it alone, as the folder holds all settings")
+        if task or preset or own or out:
+            raise ValueError("--resume: expected it alone, or with --set and --allow, as the folder holds all settings")
         folder = RunFolder.open(resume)
+        folder.change(from_text(folder.config().task, pairs), allow)
     else:
         if task is None and preset is None:
             raise ValueError("task: expected a task, or --preset NAME, or --resume DIR, got none")
@@ -100,22 +113,28 @@ def train(
             for key, known in all_settings(name).items():
                 console.print(f"{key} = {config.flat()[key]}    {known.help}", highlight=False, markup=False)
             return
-        label = preset.replace("/", "-") if preset else f"{name}-{config.model.replace(',', '-')}-{config.hidden}"
+        label = f"{name}{'-permuted' * permuted}-{config.model.replace(',', '-')}-{config.hidden}"
+        label = preset.replace("/", "-") if preset else label
         folder = RunFolder.create(out or Path("runs") / f"{label}-{recipe}-seed-{config.seed}", config)
     summarize(folder, train_in(folder, console), console)
 
 
 @app.command()
 def reproduce(
-    target: Annotated[str, typer.Argument(help="table1, table1-large, capacity, figure1, figure1-long, all.")],
+    target: Annotated[
+        str, typer.Argument(help="table1, table2, table3, figure1, figure2, figure3, others of the docs, or all.")
+    ],
     recipe: Annotated[str, typer.Option(help="best: ours; paper: the paper's.")] = "best",
     jobs: Annotated[int, typer.Option(help="Runs at a time; they share the CPU cores.")] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    timit: Annotated[Path | None, typer.Option(help="All of TIMIT; what is made lies in timit/ of --out.")] = None,
+    collect: Annotated[bool, typer.Option("--collect", help="Run nothing: gather what is in the folder.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the runs; what is done there is not done again.")] = Path(
         "runs"
     ),
     results: Annotated[Path, typer.Option(help="Folder for the figures that the page is made from.")] = Path("results"),
     docs: Annotated[Path, typer.Option(help="Folder for the page, results.md.")] = Path("docs"),
+    data: Annotated[str | None, typer.Option(help="Folder of the data; MNIST is downloaded without it.")] = None,
     pairs: Annotated[list[str], typer.Option("--set", help="A setting for all runs, KEY=VALUE.")] = [],  # noqa: B006
 ) -> None:
     """Run a table or figure of the paper: all of its cells, and then the page that shows them."""
@@ -123,27 +142,32 @@ def reproduce(
     from urnn.experiments import results as tables
 
     console = Console()
+    if timit is not None:
+        data = str(cli_speech.whole_timit(timit, data))
+        out, results, docs = (folder / "timit" for folder in (out, out, out))
     failed: dict[str, str] = {}
-    for name in presets.GRIDS if target == "all" else (target,):
-        cells = grid.cells_of(name, recipe, out, jobs, device, pairs)
-        failed |= grid.run_grid(cells, jobs, console)
-        console.print(f"Figures: {tables.write_results(name, recipe, cells, results)}", highlight=False, soft_wrap=True)
+    if data is not None and target == "all":
+        raise ValueError("--data: expected one target with it, as each has its own data, got all")
+    for name in presets.GRIDS if target == "all" else (presets.ALIASES.get(target, target),):
+        of_speech = name in presets.GRIDS and presets.task_of(name) == "speech"
+        if target == "all" and of_speech:
+            console.print(f"left out: {name}, which needs --data", highlight=False)
+            continue
+        if collect:
+            cells = grid.cells_in(name, recipe, out)
+        else:
+            own = [*pairs, f"data={data}"] if data is not None else pairs
+            cells = grid.cells_of(name, recipe, out, jobs, device, own)
+            failed |= grid.run_grid(cells, jobs, console)
+        more = None
+        if of_speech:
+            audio = None if data is None else Path(data)
+            cells, more = cli_speech.scored(name, cells, audio, jobs, out / recipe / name, console)
+        path = tables.write_results(name, recipe, cells, results, more)
+        console.print(f"Figures: {path}", highlight=False, soft_wrap=True)
     console.print(f"Page: {tables.write_page(results, docs)}", highlight=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)
-
-
-@app.command()
-def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, of results (results/), of benchmarks.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page.")] = Path("report.html"),
-    n: Annotated[str, typer.Option("--n", help="Sizes of the section on capacity, or none.")] = "2..12",
-) -> None:
-    """Write one page, complete in itself, that shows runs and results: tables, curves, spectra, commands."""
-    from urnn.report.page import write
-
-    written = write(runs, out, [] if n == "none" else _sizes(n))
-    Console().print(f"Report: {written} ({written.stat().st_size / 1e6:.1f} MB)", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -184,6 +208,25 @@ def capacity(
     if plot is not None:
         report.picture(plot, sizes)
         Console(stderr=True).print(f"Picture: {plot}")
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is here (versions, devices, backends) and whether it computes what it should; exit status 1 if not."""
+    from urnn.doctor import examine
+
+    console = Console()
+    section, failed = "", 0
+    for row in examine():
+        if row.section != section:
+            section = row.section
+            console.print(f"\n{section}", highlight=False, markup=False)
+        mark = {None: "  ", True: "ok", False: "NO"}[row.ok]
+        console.print(f"  {mark}  {row.name}: {row.text}", highlight=False, markup=False, soft_wrap=True)
+        failed += row.ok is False
+    console.print(f"\n{failed or 'no'} self-test failed" if failed < 2 else f"\n{failed} self-tests failed")
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -321,17 +364,21 @@ def _bench(
         raise ValueError(f"{failures} of the models failed; the notes say why")
 
 
+LARGEST = 100_000
+"""No size is so large."""
+
+
 def _sizes(text: str) -> list[int]:
     """``7``, ``2..16`` or ``4,6,8`` as numbers."""
     try:
         if ".." in text:
             first, last = (int(part) for part in text.split(".."))
-            sizes = list(range(first, last + 1))
+            sizes = list(range(first, min(last, LARGEST) + 1))
         else:
             sizes = [int(part) for part in text.split(",")]
     except ValueError:
         sizes = []
-    if not sizes or min(sizes) < 1:
+    if not sizes or min(sizes) < 1 or max(sizes) >= LARGEST:
         raise ValueError(f"--n: expected sizes >= 1 such as 7, 2..16 or 4,6,8, got {text!r}")
     return sizes
 
@@ -341,4 +388,4 @@ def _option(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise ValueError(f"--option: expected NAME=VALUE, got {text!r}")
-    return name, int(value) if value.lstrip("-").isdigit() else value
+    return name, int(value) if value.removeprefix("-").isdecimal() else value

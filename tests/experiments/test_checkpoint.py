@@ -45,9 +45,8 @@ def test_trees_come_back(tmp_path):
 
 def test_the_last_ones_are_kept_and_found_in_order(tmp_path):
     for iteration in (90, 100, 1000, 20):
-        checkpoint.save(tmp_path, iteration, {}, {})
-    assert [int(p.stem) for p in checkpoint.found(tmp_path)][-1] == 1000
-    assert len(checkpoint.found(tmp_path)) == checkpoint.KEEP
+        checkpoint.save(tmp_path, iteration, {}, {}, keep=3)
+    assert [int(p.stem) for p in checkpoint.found(tmp_path)] == [90, 100, 1000]
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"\xff" * 64])
@@ -63,3 +62,24 @@ def test_a_truncated_checkpoint_is_named(tmp_path):
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(ValueError, match="expected a checkpoint of a run"):
         checkpoint.load(path)
+
+
+def test_damaged_ones_are_named_and_passed_over_for_the_one_before(tmp_path):
+    for iteration in (1, 2, 3):
+        checkpoint.save(tmp_path, iteration, {"a": torch.tensor(iteration)}, {}, keep=3)
+    for name, place in (("000000003", -1), ("000000002", 20)):
+        path = tmp_path / f"{name}.safetensors"
+        content = bytearray(path.read_bytes())
+        content[place] ^= 4
+        path.write_bytes(content)
+    said: list[str] = []
+    loaded = checkpoint.newest(tmp_path, said.append)
+    assert loaded is not None
+    assert loaded[0]["a"] == 1
+    assert [("00003.safetensors: " in text, "is now 000000003.safetensors.damaged" in text) for text in said] == [
+        (True, True),
+        (False, False),
+    ]
+    assert all("checksum" in text for text in said)
+    assert [p.stem for p in checkpoint.found(tmp_path)] == ["000000001"]
+    assert checkpoint.newest(tmp_path / "none", said.append) is None

@@ -10,7 +10,7 @@ from urnn.experiments.folder import RunFolder
 def test_a_folder_holds_what_a_reader_needs(run):
     folder, result = run("copy")
     names = {p.name for p in folder.path.iterdir()}
-    assert names == {"config.json", "environment.json", "metrics.jsonl", "checkpoint", "result.json"}
+    assert names == {".lock", "config.json", "environment.json", "metrics.jsonl", "checkpoint", "result.json"}
     settings = json.loads((folder.path / "config.json").read_text())
     assert (settings["task"], settings["time_steps"], settings["hidden"]) == ("copy", 4, 6)
     assert [row["iteration"] for row in folder.metrics()] == [2, 4, 6, 8, 10, 12]
@@ -44,7 +44,8 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path, tiny):
 
 
 def test_a_run_that_was_killed_as_it_began_is_begun_again(tmp_path, tiny):
-    (tmp_path / "environment.json").write_text("{}")
+    for name in ("environment.json", ".lock", ".config.json.123.part"):
+        (tmp_path / name).write_text("{}")
     assert RunFolder.create(tmp_path, tiny("copy")).config() == tiny("copy")
 
 

@@ -75,6 +75,16 @@ def test_gradients_are_clipped_before_the_step(tiny):
     assert total**0.5 == pytest.approx(0.5, rel=1e-3)
 
 
+def test_noise_is_added_to_the_gradients_after_they_are_clipped(tiny):
+    model, optimizer = build(tiny("copy", clip_value=0.5, gradient_noise=2.0, hidden=64))
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 3 - 4j if p.is_complex() else -7)
+    optimizer.step()
+    added = model.readout.weight.grad - (0.5 - 0.5j)
+    assert float(added.abs().square().mean()) == pytest.approx(4, rel=0.2)
+    assert float(added.mean().abs()) < 0.5
+
+
 @pytest.mark.parametrize("kind", ["haar", "restricted", "uniform", "even"])
 def test_first_values_are_those_that_were_asked_for(tiny, kind):
     config = tiny("copy", initial_w=kind, initial_spread=0.25, bias_init=-0.1, bias_width=0.02, hidden=32)

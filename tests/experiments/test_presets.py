@@ -12,13 +12,17 @@ SHORT = {
     "copy": {"time_steps": 2, "batch_size": 2, "train_sequences": 4, "hidden": 8, "parameters": 0},
     "sysid": {"time_steps": 3, "starts": 1, "train_sequences": 60, "validation_sequences": 2, "test_sequences": 2}
     | {"hidden": 4, "reflections": 2},
+    "mnist": {"checksums": False, "train_images": 4, "validation_images": 1, "test_images": 1, "hidden": 4}
+    | {"reflections": 2, "readout_states": 2, "epochs": 1, "parameters": 0},
 }
 
 
 @pytest.mark.parametrize("recipe", ["best", "paper"])
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_takes_a_step(preset, recipe):
-    config = prepare(configure(recipe, preset, own={"threads": 1, **SHORT[PRESETS[preset]["task"]]}))
+def test_every_preset_takes_a_step(preset, recipe, toy_mnist, speech_features):
+    task = PRESETS[preset]["task"]
+    data = {"mnist": {"data": str(toy_mnist)}, "speech": {"data": str(speech_features)}}
+    config = prepare(configure(recipe, preset, own={"threads": 1, **SHORT.get(task, {}), **data.get(task, {})}))
     problem = config.problem.start(config)
     model = problem.model()
     step = training_step(config, problem, model, optimizers.build(config, model))
@@ -67,7 +71,7 @@ def test_the_users_own_settings_win():
         (("best", "copy-T1000/full-129"), "--preset: .* The nearest are copy-T1000/full-128"),
         (("worst", "sysid-N4"), "--recipe: expected one of"),
         (("best", "sysid-N4", "copy"), "--preset: expected one of the task 'copy', got 'sysid-N4'"),
-        (("best", None, "speech"), "task: expected a known name, got 'speech'"),
+        (("best", None, "song"), "task: expected a known name, got 'song'"),
     ],
 )
 def test_unknown_names_are_answered_with_the_nearest(words, message):

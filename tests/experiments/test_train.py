@@ -26,8 +26,16 @@ RUNS = {
     "householder": ("copy", {"model": "householder", "reflections": 2}),
     "restricted, float64": ("copy", {"model": "restricted", "dtype": "float64"}),
     "lstm, clipped": ("copy", {"model": "lstm", "clip_value": 0.01, "clip_norm": 0.01}),
+    "speech": ("speech", {}),
+    "speech, paper, lstm": ("speech", {"recipe": "paper", "model": "lstm", "max_iterations": 12}),
     "system identification": ("sysid", {"model": "full,restricted"}),
     "system identification, paper": ("sysid", {"model": "full,restricted", "recipe": "paper", "max_iterations": 12}),
+    "mnist, dropout": ("mnist", {"dropout": 0.2, "label_smoothing": 0.1, "gradient_noise": 0.01}),
+    "mnist, two layers, paper": (
+        "mnist",
+        {"recipe": "paper", "num_layers": 2, "readout": "times", "readout_states": 3},
+    ),
+    "mnist, lstm": ("mnist", {"model": "lstm", "readout": "mean", "readout_states": 3}),
 }
 
 
@@ -111,14 +119,51 @@ def test_without_a_baseline_nothing_is_solved(tiny):
     assert now.solved_at is None
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, quiet, monkeypatch, tiny):
+@pytest.mark.parametrize("bad", ["nan", "inf"])
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, quiet, monkeypatch, tiny, bad):
     folder = RunFolder.create(tmp_path / "run", tiny("copy"))
     loss = CopyProblem.loss
-    monkeypatch.setattr(CopyProblem, "loss", lambda *a: loss(*a) * (float("nan") if next(count) == 6 else 1))
+    monkeypatch.setattr(CopyProblem, "loss", lambda *a: loss(*a) * (float(bad) if next(count) == 6 else 1))
     count = iter(range(100))
-    with pytest.raises(FloatingPointError, match="iteration 7: expected a finite loss, got nan"):
+    message = rf"^iteration 7: expected a finite loss, got {bad} and no finite gradient of \S+ either\. The last good "
+    with pytest.raises(FloatingPointError, match=message + r"checkpoint is \S+/000000004.safetensors; a lower lr"):
         train(folder, quiet)
     assert [p.stem for p in checkpoint.found(folder.path / "checkpoint")] == ["000000004"]
+
+
+@pytest.mark.parametrize("at", [1, 7, 8])
+@pytest.mark.parametrize("model", ["full", "lstm"])
+def test_a_gradient_that_is_not_finite_stops_the_run_with_the_loss_still_finite(
+    tmp_path, quiet, monkeypatch, tiny, at, model
+):
+    """The eighth is the last before a checkpoint, which then is not written."""
+    folder = RunFolder.create(tmp_path / "run", tiny("copy", model=model))
+    loss = CopyProblem.loss
+
+    def spoilt(self, model, x, y):
+        if next(count) == at:
+            model.readout.bias.register_hook(lambda g: g * float("inf"))
+        return loss(self, model, x, y)
+
+    monkeypatch.setattr(CopyProblem, "loss", spoilt)
+    count = iter(range(1, 100))
+    last = "not there yet" if at == 1 else r"\S+/000000004.safetensors"
+    message = (
+        rf"^iteration {at}: expected a finite gradient of readout.bias, got NaN or inf, though the loss was \S+\. "
+    )
+    with pytest.raises(FloatingPointError, match=message + rf"The last good checkpoint is {last};"):
+        train(folder, quiet)
+    assert all(int(p.stem) < at for p in checkpoint.found(folder.path / "checkpoint"))
+
+
+def test_a_parameter_that_is_not_finite_is_never_saved(tmp_path, quiet, monkeypatch, tiny):
+    """As an optimizer may make it of finite gradients."""
+    folder = RunFolder.create(tmp_path / "run", tiny("copy", model="lstm", optimizer="sgd", lr=3e38, weight_decay=3e38))
+    with pytest.raises(
+        FloatingPointError, match="iteration [1-4]: expected .* The last good checkpoint is not there yet"
+    ):
+        train(folder, quiet)
+    assert not checkpoint.found(folder.path / "checkpoint")
 
 
 class Validated(CopyProblem):
@@ -231,7 +276,7 @@ def test_a_device_that_is_not_there_is_named(tiny):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("task", ["copy", "sysid"])
+@pytest.mark.parametrize("task", ["copy", "sysid", "mnist", "speech"])
 def test_a_run_on_a_gpu(run, task):
     torch.use_deterministic_algorithms(False)
     result = run(task, device="cuda", max_iterations=20)[1]

@@ -1,51 +1,51 @@
-"""Checkpoints: one safetensors file each, with everything that is no tensor as JSON in its header. Nothing executable.
+"""Checkpoints: one file each with the tensors, and with all that is no tensor as JSON. Nothing executable."""
 
-Note [Complex tensors]
-safetensors has no complex128, so a complex tensor is stored as the real one (..., 2) of its parts, and the header lists
-the names of those that were complex.
-"""
-
-import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from urnn._storage import pack, unpack
 from urnn.experiments.files import write_atomic
 
-KEEP = 2
-"""So many checkpoints of a run stay on the disk."""
 
-
-def save(folder: Path, iteration: int, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Path:
-    """Write a checkpoint and remove the oldest ones."""
-    import safetensors.torch
-
+def save(folder: Path, iteration: int, tensors: dict[str, Tensor], meta: dict[str, Any], keep: int = 2) -> Path:
+    """Write a checkpoint and remove all but the last ``keep``."""
     folder.mkdir(parents=True, exist_ok=True)
-    complex_names = [name for name, tensor in tensors.items() if tensor.is_complex()]
-    stored = {name: _stored(tensor) for name, tensor in tensors.items()}
-    header = {"meta": json.dumps(meta), "complex": json.dumps(complex_names)}
     path = folder / f"{iteration:09d}.safetensors"
-    write_atomic(path, safetensors.torch.save(stored, metadata=header))
-    for old in found(folder)[:-KEEP]:
+    write_atomic(path, pack(tensors, meta)[0])
+    for old in found(folder)[:-keep]:
         old.unlink()
     return path
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors, on the CPU, and the rest."""
-    from safetensors import SafetensorError, safe_open
+    """Tensors, on the CPU, and the rest.
 
+    Raises:
+        ValueError: it is damaged, or no checkpoint.
+    """
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            header = file.metadata()
-            complex_names = set(json.loads(header["complex"]))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            meta: dict[str, Any] = json.loads(header["meta"])
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        stored = unpack(path)
+        if not isinstance(stored.meta, dict):
+            raise ValueError(f"{type(stored.meta).__name__} where there should be a dict")
+    except ValueError as error:
         raise ValueError(f"{path}: expected a checkpoint of a run, got {error}") from error
-    return {n: torch.view_as_complex(t) if n in complex_names else t for n, t in tensors.items()}, meta
+    return stored.tensors, stored.meta
+
+
+def newest(folder: Path, passed: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """The newest checkpoint that is whole. Damaged ones are renamed, and ``passed`` is told of each."""
+    for path in reversed(found(folder)):
+        try:
+            return load(path)
+        except ValueError as error:
+            aside = path.with_name(f"{path.name}.damaged")
+            os.replace(path, aside)
+            passed(f"{error}. It is now {aside.name}, and the run goes on from the one before, or from its start.")
+    return None
 
 
 def found(folder: Path) -> list[Path]:
@@ -67,7 +67,11 @@ def flatten(prefix: str, tree: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def unflatten(tree: Any, tensors: dict[str, Tensor]) -> Any:
-    """The inverse of ``flatten``."""
+    """The inverse of ``flatten``.
+
+    Raises:
+        TypeError, ValueError, KeyError: for a tree that ``flatten`` did not make.
+    """
     ((kind, content),) = tree.items()
     if kind == "tensor":
         return tensors[content]
@@ -77,10 +81,3 @@ def unflatten(tree: Any, tensors: dict[str, Tensor]) -> Any:
         made = [unflatten(value, tensors) for value in content]
         return tuple(made) if kind == "tuple" else made
     return content
-
-
-def _stored(tensor: Tensor) -> Tensor:
-    tensor = tensor.detach().cpu()
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())
-    return tensor.clone(memory_format=torch.contiguous_format)  # tensors that share memory are refused otherwise

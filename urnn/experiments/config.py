@@ -71,6 +71,7 @@ class Config:
     weight_decay: float = setting(0.0, "of ordinary parameters")
     clip_value: float = setting(0.0, "clip each entry of the gradients to +- this; 0 does not")
     clip_norm: float = setting(0.0, "clip the norm of all gradients to this; 0 does not")
+    gradient_noise: float = setting(0.0, "deviation of normal noise that is added to each entry of the gradients")
     schedule: str = setting("cosine", "of all rates over the iterations: constant, cosine or exponential")
     warmup: int = setting(0, "iterations over which the rates rise from 0")
     final_lr: float = setting(0.0, "share of the rates at which the schedule ends")
@@ -82,11 +83,13 @@ class Config:
     stop_after_solved: int = setting(0, "stop so many iterations after the problem was solved; 0: never")
     log_every: int = setting(10, "iterations between reports; the other intervals must be multiples of it")
     checkpoint_every: int = setting(100, "iterations between checkpoints")
+    keep_checkpoints: int = setting(2, "so many of the last checkpoints stay")
     tensorboard: bool = setting(True, "write TensorBoard events, where tensorboard is installed")
 
     seed: int = setting(0, "of all random numbers")
     device: str = setting("cpu", "cpu or cuda")
     graphs: bool = setting(True, "on a GPU, take steps as CUDA graphs")
+    tf32: bool = setting(False, "on a GPU, let products be in TF32: faster at N = 512, and less exact")
     threads: int = setting(0, "CPU threads; 0: as many as PyTorch takes")
 
     @property
@@ -98,6 +101,10 @@ class Config:
         """All settings by name, as ``config.json`` holds them."""
         own = {name: getattr(self, name) for name in settings_of(Config) if name != "problem"}
         return {"task": self.task, **asdict(self.problem), **own}
+
+    def places(self) -> set[str]:
+        """Names of the settings that say where something lies, and not what is computed."""
+        return {name for name, known in all_settings(self.task).items() if known.place}
 
     def __post_init__(self) -> None:
         check_kinds(Config, {name: getattr(self, name) for name in settings_of(Config)})
@@ -142,17 +149,24 @@ _CHOICES = {
 }
 _WHOLE = (
     *((n, 1, None) for n in ("hidden", "num_layers", "reflections", "rotations", "batch_size", "max_iterations")),
-    *((n, 1, None) for n in ("log_every", "checkpoint_every")),
+    *((n, 1, None) for n in ("log_every", "checkpoint_every", "keep_checkpoints")),
     *((n, 0, None) for n in ("parameters", "warmup", "eval_every", "patience", "stop_after_solved", "threads")),
     ("seed", 0, 2**63 - 1),
 )
 _NUMBERS = dict.fromkeys(
     (
         *("lr", "unitary_lr", "bias_lr", "initial_spread", "bias_width", "momentum", "eps", "initial_square_avg"),
-        *("weight_decay", "clip_value", "clip_norm", "final_lr"),
+        *("weight_decay", "clip_value", "clip_norm", "gradient_noise", "final_lr"),
     ),
     0.0,
 )
+
+CHANGEABLE = (
+    *("lr", "unitary_lr", "unitary_step", "polish", "alpha", "betas", "eps", "weight_decay", "clip_value", "clip_norm"),
+    *("schedule", "warmup", "final_lr", "batch_size", "max_iterations", "eval_every", "patience", "stop_after_solved"),
+    *("log_every", "checkpoint_every", "keep_checkpoints", "tensorboard", "backend", "device", "graphs", "threads"),
+)
+"""What may be another when a run goes on; all else would make another model, or other data."""
 
 
 def all_settings(task: str) -> dict[str, Setting]:

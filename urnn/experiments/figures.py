@@ -71,6 +71,87 @@ def capacity(runs: list[dict[str, Any]], path: Path) -> None:
     _save(figure, path)
 
 
+def errors(runs: list[dict[str, Any]], path: Path) -> None:
+    """Table 2: training error over epochs, one color for each preset, one line for each seed."""
+    presets = list(dict.fromkeys(row["preset"].partition("/")[2] for row in runs))
+    figure = _figure(6.4, 4.2)
+    axes = figure.subplots()
+    for row in runs:
+        name = row["preset"].partition("/")[2]
+        label = name if row["seed"] == min(r["seed"] for r in runs if r["preset"] == row["preset"]) else None
+        epochs = [i / row["result"]["iterations_per_epoch"] for i in row["curve"]["iteration"]]
+        style = ("-", "--")[presets.index(name) // len(COLORS) % 2]
+        color = COLORS[presets.index(name) % len(COLORS)]
+        axes.plot(epochs, row["curve"]["loss"], style, color=color, linewidth=1, label=label)
+    baseline = runs[0]["result"]["baselines"]["previous frame"]["valid_mse"]
+    axes.set(xlabel="epoch", ylabel="training error, dB²")
+    axes.set_ylim(top=1.1 * baseline, bottom=0.9 * min(min(row["curve"]["loss"]) for row in runs))
+    _finish(axes)
+    axes.legend(frameon=False, fontsize=8)
+    _save(figure, path)
+
+
+def learning(runs: list[dict[str, Any]], path: Path) -> None:
+    """Figure 3: validation accuracy over epochs, a panel for each order of the pixels; and confusions beside it."""
+    orders = list(dict.fromkeys(row["config"]["order"] for row in runs))
+    models = list(dict.fromkeys(row["preset"].partition("/")[2] for row in runs))
+    figure = _figure(5.2 * len(orders), 3.8)
+    for axes, order in zip(figure.subplots(1, len(orders), squeeze=False)[0], orders, strict=True):
+        labelled = set()
+        for row in (row for row in runs if row["config"]["order"] == order):
+            model, result = row["preset"].partition("/")[2], row["result"]
+            epochs = [i / result["iterations_per_epoch"] for i in result["learning"]["iteration"]]
+            axes.plot(
+                epochs,
+                [100 * share for share in result["learning"]["accuracy"]],
+                color=COLORS[models.index(model) % len(COLORS)],
+                linewidth=1.2,
+                label=None if model in labelled else model,
+            )
+            labelled.add(model)
+        axes.set(xlabel="epoch", ylabel="validation accuracy, %", title=f"pixels: {order}")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        _finish(axes)
+        axes.legend(frameon=False, fontsize=8)
+    _save(figure, path)
+    _confusions(runs, orders, path.with_stem(f"{path.stem}-confusion"))
+
+
+def _confusions(runs: list[dict[str, Any]], orders: list[str], path: Path) -> None:
+    """Which class was taken for which on the test set, by the most accurate run for each order of the pixels."""
+    figure = _figure(4.6 * len(orders), 4.4)
+    for axes, order in zip(figure.subplots(1, len(orders), squeeze=False)[0], orders, strict=True):
+        rows = [row for row in runs if row["config"]["order"] == order]
+        best = max(rows, key=lambda row: float(row["result"]["validation_accuracy"]))
+        counts = best["result"]["confusion"]
+        largest = max(max((n for j, n in enumerate(row) if j != i), default=0) for i, row in enumerate(counts))
+        axes.imshow(counts, cmap="Blues", vmax=max(2 * largest, 1))
+        for i, row in enumerate(counts):
+            for j, n in enumerate(row):
+                axes.text(j, i, n or "", ha="center", va="center", fontsize=7, color="w" if n > largest else "k")
+        axes.set(xlabel="taken for", ylabel="class", xticks=range(len(counts)), yticks=range(len(counts)))
+        axes.set_title(f"pixels: {order}; {best['preset'].partition('/')[2]}, seed {best['seed']}", fontsize=9)
+    _save(figure, path)
+
+
+def accuracies(runs: list[dict[str, Any]], path: Path) -> None:
+    """Test accuracy over the parameters of W, a line for each family."""
+    figure = _figure(5.6, 3.8)
+    axes = figure.subplots()
+    for model, color, style in zip(("householder", "givens", "restricted", "full"), COLORS, "os^D", strict=False):
+        points = sorted(
+            (row["result"]["recurrence_parameters"], 100 * row["result"]["test_accuracy"])
+            for row in runs
+            if row["config"]["model"] == model
+        )
+        if points:
+            axes.plot(*zip(*points, strict=True), f"{style}-", color=color, markersize=5, linewidth=1, label=model)
+    axes.set(xlabel="real parameters of W", ylabel="test accuracy, %", xscale="log")
+    _finish(axes)
+    axes.legend(frameon=False)
+    _save(figure, path)
+
+
 def _best_and_worst(row: dict[str, Any], model: str) -> tuple[float, float]:
     spread = row["result"]["normalized_mse"][f"haar/{model}"]["best validation"]
     return spread["best"], spread["worst"]

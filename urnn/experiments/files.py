@@ -2,9 +2,13 @@
 
 import errno
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from urnn import _storage
+
+LIMIT = 2**28
+"""No file of JSON is larger, in bytes."""
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -13,16 +17,9 @@ def write_atomic(path: Path, content: bytes) -> None:
     Raises:
         OSError: with the path and the cure in its message; the half-written file is gone then.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-        _sync_folder(path.parent)
+        _storage.write_atomic(path, content)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise explained(error, path) from error
 
 
@@ -48,15 +45,24 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read JSON, or say which file is not JSON."""
     try:
-        return json.loads(path.read_text())
+        return _storage.parse_json(_storage.read_text(path, LIMIT))
     except ValueError as error:
         raise ValueError(f"{path}: expected JSON, got {error}") from error
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself last."""
-    handle = os.open(folder, os.O_RDONLY)
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read JSON objects, one in each line."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        lines = _storage.read_text(path, LIMIT).splitlines()
+    except ValueError as error:
+        raise ValueError(f"{path}: expected JSON, got {error}") from error
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = _storage.parse_json(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: expected JSON, got {error}") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}, line {number}: expected a JSON object, got {line[:40]!r}")
+        rows.append(row)
+    return rows

@@ -7,17 +7,18 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import urnn
-from urnn.experiments import checkpoint
-from urnn.experiments.config import Config, resolve
-from urnn.experiments.files import explained, read_json, write_json
+from urnn.experiments import checkpoint, lock
+from urnn.experiments.config import CHANGEABLE, Config, resolve
+from urnn.experiments.files import explained, read_json, read_lines, write_json
 
-_BEFORE = ("environment.json", "output.txt")
+_BEFORE = ("environment.json", "output.txt", lock.NAME)
 """What may lie in a folder before its config.json: a run that was killed as it began leaves it."""
 
 
@@ -38,19 +39,22 @@ class RunFolder:
             OSError: it cannot be written.
         """
         folder = cls(path)
-        if (path / "config.json").exists():
-            if differing := folder.differs_in(config):
-                name, theirs, ours = differing[0]
-                raise ValueError(
-                    f"--out: expected a new folder or this run's, got {path}, which holds another run "
-                    f"({name} is {theirs!r} there and {ours!r} here). Choose another --out, or remove the folder."
-                )
-            return folder
-        if path.exists() and (not path.is_dir() or any(p.name not in _BEFORE for p in path.iterdir())):
-            raise ValueError(f"--out: expected a new or empty folder, got {path}, which holds something else")
-        path.mkdir(parents=True, exist_ok=True)
-        write_json(path / "environment.json", environment())
-        write_json(path / "config.json", config.flat())
+        if not (path / "config.json").exists():
+            if path.exists() and (not path.is_dir() or any(not _is_before(p.name) for p in path.iterdir())):
+                raise ValueError(f"--out: expected a new or empty folder, got {path}, which holds something else")
+            path.mkdir(parents=True, exist_ok=True)
+            with folder.locked():
+                if not (path / "config.json").exists():
+                    write_json(path / "environment.json", environment())
+                    write_json(path / "config.json", config.flat())
+        if differing := folder.differs_in(config):
+            name, theirs, ours = differing[0]
+            cure = f"`--resume {path} --set {name}=VALUE --allow {name}` changes it. " if name in CHANGEABLE else ""
+            raise ValueError(
+                f"--out: expected a new folder or this run's, got {path}, which holds another run "
+                f"({name} is {theirs!r} there and {ours!r} here). {cure}Choose another --out, or remove the folder."
+            )
+        folder._move(config)
         return folder
 
     @classmethod
@@ -73,10 +77,53 @@ class RunFolder:
         return found
 
     def differs_in(self, config: Config) -> list[tuple[str, Any, Any]]:
-        """Settings whose value is not that of ``config``: name, value here, value there. ``threads`` may differ."""
+        """Settings whose value is not that of ``config``: name, value here, value there.
+
+        ``threads`` may differ, and so may where data lie.
+        """
         mine, other = self.config().flat(), config.flat()
-        names = [name for name in other if name != "threads"]
+        names = [name for name in other if name not in {"threads", *config.places()}]
         return [(name, mine.get(name), other[name]) for name in names if mine.get(name) != other[name]]
+
+    def _move(self, config: Config) -> None:
+        """Take over where data lie now."""
+        mine, other = self.config().flat(), config.flat()
+        if any(mine[name] != other[name] for name in config.places()):
+            with self.locked():
+                write_json(self.path / "config.json", {**mine, **{name: other[name] for name in config.places()}})
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Keep other processes out of the folder."""
+        return lock.held(self.path)
+
+    def change(self, settings: Mapping[str, Any], allowed: Collection[str]) -> None:
+        """Go on with other settings from here on; ``changes.jsonl`` remembers the former ones.
+
+        Raises:
+            ValueError: one differs that is not among ``allowed``, or that cannot change within a run.
+        """
+        for name in allowed:
+            if name not in CHANGEABLE:
+                raise ValueError(f"--allow: expected one of {sorted(CHANGEABLE)}, got {name!r}")
+        before = self.config()
+        config = resolve({**before.flat(), **settings})
+        differing = self.differs_in(config)
+        for name, here, there in differing:
+            if name not in allowed:
+                cure = f" --allow {name} changes it from here on." if name in CHANGEABLE else ""
+                raise ValueError(f"{name}: expected {here!r}, as {self.path} was begun with, got {there!r}.{cure}")
+        if config == before:
+            return
+        with self.locked():
+            (self.path / "result.json").unlink(missing_ok=True)
+            last = self.last_checkpoint()
+            row = {"after": int(last.stem) if last else 0, "changes": {name: values for name, *values in differing}}
+            try:
+                with (self.path / "changes.jsonl").open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+            except OSError as error:
+                raise explained(error, self.path / "changes.jsonl") from error
+            write_json(self.path / "config.json", config.flat())
 
     def result(self) -> dict[str, Any] | None:
         """The result, if the run is done."""
@@ -88,24 +135,45 @@ class RunFolder:
         self._flush()
         write_json(self.path / "result.json", result)
 
-    def load(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
-        """The newest checkpoint, if there is one; what was logged after it is forgotten."""
-        checkpoints = checkpoint.found(self.path / "checkpoint")
-        loaded = checkpoint.load(checkpoints[-1]) if checkpoints else None
-        size = loaded[1]["metrics_size"] if loaded else 0
+    def load(self, say: Callable[[str], None]) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
+        """The newest checkpoint that is whole, if there is one; what was logged after it is forgotten.
+
+        Args:
+            say: is told of damaged ones.
+        """
+        for part in (*self.path.glob(".*.part"), *(self.path / "checkpoint").glob(".*.part")):
+            part.unlink(missing_ok=True)  # of a process that was killed as it wrote
+        loaded = checkpoint.newest(self.path / "checkpoint", say)
+        size = loaded[1].get("metrics_size") if loaded else 0
+        if not isinstance(size, int) or size < 0:
+            raise ValueError(f"{self.last_checkpoint()}: expected the size of the metrics in it, got {size!r}")
+        there = self._metrics.stat().st_size if self._metrics.exists() else 0
+        if there < size:
+            raise ValueError(
+                f"{self._metrics}: expected at least {size} bytes, as at the last checkpoint, got {there}. "
+                f"Lines were lost; without {self.path / 'checkpoint'} the run begins again."
+            )
         if self._metrics.exists():
             os.truncate(self._metrics, size)
         return loaded
 
-    def save(self, iteration: int, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
+    def last_checkpoint(self) -> Path | None:
+        """The newest checkpoint."""
+        found = checkpoint.found(self.path / "checkpoint")
+        return found[-1] if found else None
+
+    def save(self, iteration: int, tensors: dict[str, torch.Tensor], meta: dict[str, Any], keep: int) -> None:
         """Write a checkpoint, and the metrics before it."""
         self._flush()
         size = self._metrics.stat().st_size
-        checkpoint.save(self.path / "checkpoint", iteration, tensors, {**meta, "metrics_size": size})
+        checkpoint.save(self.path / "checkpoint", iteration, tensors, {**meta, "metrics_size": size}, keep)
 
     def start_log(self, iteration: int, tensorboard: bool) -> None:
         """Open the metrics, and TensorBoard events from this iteration on where tensorboard is installed."""
-        self._file = self._metrics.open("a")
+        try:
+            self._file = self._metrics.open("a")
+        except OSError as error:
+            raise explained(error, self._metrics) from error
         if tensorboard and importlib.util.find_spec("tensorboard") is not None:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -135,7 +203,7 @@ class RunFolder:
         """All lines so far."""
         if self._file is not None:
             self._flush()
-        return [json.loads(line) for line in self._metrics.read_text().splitlines()] if self._metrics.exists() else []
+        return read_lines(self._metrics) if self._metrics.exists() else []
 
     @property
     def _metrics(self) -> Path:
@@ -147,6 +215,10 @@ class RunFolder:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise explained(error, self._metrics) from error
+
+
+def _is_before(name: str) -> bool:
+    return name in _BEFORE or (name.startswith(".") and name.endswith(".part"))
 
 
 def environment() -> dict[str, Any]:

@@ -20,6 +20,8 @@ from urnn.experiments import presets
 from urnn.experiments.config import Config, from_text
 from urnn.experiments.folder import RunFolder
 from urnn.experiments.settings import unknown
+from urnn.experiments.signals import Noted, noted
+from urnn.experiments.speech import scoring
 from urnn.experiments.train import prepare
 
 OUTPUT = "output.txt"
@@ -45,16 +47,31 @@ def cells_of(
     grid: str, recipe: str, runs: Path, jobs: int = 1, device: str = "cpu", pairs: Sequence[str] = ()
 ) -> list[Cell]:
     """The runs of a grid; ``pairs`` are settings KEY=VALUE for all of them."""
-    if grid not in presets.GRIDS:
-        raise unknown("target", grid, presets.GRIDS)
+    check_grid(grid)
     threads = max(1, (os.cpu_count() or 1) // check_int("--jobs", jobs, 1))
     cells = []
     for preset in presets.GRIDS[grid]["cells"]:
         own = {"device": device, "threads": threads, **from_text(presets.PRESETS[preset]["task"], list(pairs))}
-        for seed in range(presets.GRIDS[grid]["seeds"]):
+        for seed in range(presets.seeds_of(grid, recipe, preset)):
             config = prepare(presets.configure(recipe, preset, own={"seed": seed, **own}))
             cells.append(Cell(preset, config, runs / recipe / preset.replace("/", "-") / f"seed-{config.seed}"))
     return list({cell.path: cell for cell in cells}.values())  # a seed that was set makes all seeds one
+
+
+def check_grid(name: str) -> None:
+    """``name`` must be a grid."""
+    if name not in presets.GRIDS:
+        raise unknown("target", name, presets.GRIDS)
+
+
+def cells_in(grid: str, recipe: str, runs: Path) -> list[Cell]:
+    """The runs of a grid that have a folder, with the settings that are in it, wherever they were made."""
+    check_grid(grid)
+    return [
+        Cell(preset, RunFolder.open(path.parent).config(), path.parent)
+        for preset in presets.GRIDS[grid]["cells"]
+        for path in sorted((runs / recipe / preset.replace("/", "-")).glob("seed-*/config.json"))
+    ]
 
 
 def run_grid(cells: Sequence[Cell], jobs: int, console: Console) -> dict[str, str]:
@@ -71,10 +88,23 @@ def run_grid(cells: Sequence[Cell], jobs: int, console: Console) -> dict[str, st
             _say(console, f"done before: {cell.name}")
         else:
             waiting.append(cell)
+    with noted() as signals:
+        failed |= _work_off(waiting, jobs, console, signals)
+    for name, reason in failed.items():
+        _say(console, f"failed: {name}: {reason}")
+    if signals.signal:
+        _say(console, f"{signals.signal.name}: the runs have saved; the same command goes on.")
+        raise SystemExit(signals.status)
+    return failed
+
+
+def _work_off(waiting: list[Cell], jobs: int, console: Console, signals: Noted) -> dict[str, str]:
+    """Run cells until all are done or a signal comes; then the workers are told to save and end, and waited for."""
+    failed: dict[str, str] = {}
     running: dict[subprocess.Popen[bytes], tuple[Cell, float]] = {}
     total, finished = len(waiting), 0
     try:
-        while waiting or running:
+        while (waiting or running) and not signals.signal:
             while waiting and len(running) < jobs:
                 cell = waiting.pop(0)
                 running[_start(cell)] = cell, time.perf_counter()
@@ -94,8 +124,6 @@ def run_grid(cells: Sequence[Cell], jobs: int, console: Console) -> dict[str, st
             process.terminate()
         for process in running:
             process.wait()
-    for name, reason in failed.items():
-        _say(console, f"failed: {name}: {reason}")
     return failed
 
 
@@ -113,13 +141,18 @@ def gather(cells: Sequence[Cell]) -> list[dict[str, Any]]:
             {
                 "preset": cell.preset,
                 "seed": cell.config.seed,
-                "config": folder.config().flat(),
-                "result": _rounded(result),
+                "config": _without_places(folder.config()),
+                "result": _rounded(scoring.with_scores(cell.path, result) if cell.config.task == "speech" else result),
                 "curve": decimated([row["iteration"] for row in losses], [row["loss"] for row in losses]),
                 "environment": folder.environment(),
             }
         )
     return rows
+
+
+def _without_places(config: Config) -> dict[str, Any]:
+    """Settings for others to read, to whom a folder of this machine means nothing."""
+    return {name: value for name, value in config.flat().items() if name not in config.places()}
 
 
 def decimated(iterations: list[int], losses: list[float], points: int = 100) -> dict[str, list[Any]]:

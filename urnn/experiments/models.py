@@ -33,8 +33,8 @@ class Unitary(nn.Module):
         self.rnn = UnitaryRNN(inputs, hidden, parametrization=parametrization, **options)
         self.readout = ComplexToReal(hidden, outputs)
 
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.readout(self.rnn(x)[0])
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        y: Tensor = self.readout(self.rnn(x, lengths=lengths)[0])
         return y
 
 
@@ -48,7 +48,8 @@ class Peer(nn.Module):
         self.rnn = self.kind(inputs, hidden, num_layers)
         self.readout = nn.Linear(hidden, outputs)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Padding lies behind the end of a row, where a network that runs forward reads it too late to matter."""
         y: Tensor = self.readout(self.rnn(x)[0])
         return y
 
@@ -142,9 +143,9 @@ def first_unitary(kind: str, n: int, spread: float = 1.0) -> Tensor:
     return ((Q * torch.polar(torch.ones_like(phases), phases)) @ Q.mH).to(torch.complex64)
 
 
-def count_parameters(model: nn.Module) -> int:
-    """Real parameters: a complex one counts two, a unitary W its n^2 degrees of freedom."""
-    return sum(_count(p) for p in model.parameters())
+def count_parameters(model: nn.Module, part: str = "") -> int:
+    """Real parameters, of those with ``part`` in their names: a complex one counts two, a unitary W its n^2."""
+    return sum(_count(p) for name, p in model.named_parameters() if part in name)
 
 
 def _count(p: Tensor) -> int:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build(config: "Config", model: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer of a run, which clips gradients before each step where the settings say so."""
+    """The optimizer of a run, which clips gradients and adds noise to them before each step where it is to."""
     groups = _groups(config, model)
     unitary: dict[str, Any] = {
         "unitary_lr": config.unitary_lr,
@@ -49,8 +49,8 @@ def build(config: "Config", model: nn.Module) -> torch.optim.Optimizer:
         )
     else:
         optimizer = optim.SGD(groups, lr=config.lr, momentum=config.momentum, **unitary)
-    if config.clip_value or config.clip_norm:
-        optimizer.register_step_pre_hook(_clipping(config, list(model.parameters())))
+    if config.clip_value or config.clip_norm or config.gradient_noise:
+        optimizer.register_step_pre_hook(_before_step(config, list(model.parameters())))
     return optimizer
 
 
@@ -85,8 +85,8 @@ def _groups(config: "Config", model: nn.Module) -> Iterable[dict[str, Any]]:
     return [{"params": others}, {"params": biases, "lr": config.bias_lr}]
 
 
-def _clipping(config: "Config", parameters: list[nn.Parameter]) -> Callable[..., None]:
-    def clip(*_: Any) -> None:
+def _before_step(config: "Config", parameters: list[nn.Parameter]) -> Callable[..., None]:
+    def change(*_: Any) -> None:
         if config.clip_value:
             for p in parameters:
                 if p.grad is not None:  # Re and Im each
@@ -95,5 +95,9 @@ def _clipping(config: "Config", parameters: list[nn.Parameter]) -> Callable[...,
                     )
         if config.clip_norm:
             nn.utils.clip_grad_norm_(parameters, config.clip_norm)
+        if config.gradient_noise:
+            for p in parameters:
+                if p.grad is not None:
+                    p.grad.add_(torch.randn_like(p.grad), alpha=config.gradient_noise)
 
-    return clip
+    return change

@@ -17,6 +17,8 @@ Settings = dict[str, Any]
 
 _LSTM_BEST: Settings = {"lr": 1e-2, "clip_norm": 1.0}
 _LSTM_PAPER: Settings = {"clip_value": 1.0}
+_LSTM_MNIST: Settings = {"forget_bias": 1.0, "clip_norm": 1.0}  # what the Keras of the released code did
+_BY_EPOCHS: Settings = {"log_every": 50, "eval_every": 1100, "checkpoint_every": 1100}  # at batch_size 50
 
 RECIPES: dict[str, dict[str, Settings]] = {
     "copy": {
@@ -57,6 +59,50 @@ RECIPES: dict[str, dict[str, Settings]] = {
             "growth": 0.0,
         },
     },
+    "speech": {
+        "best": {
+            "optimizer": "adam",
+            "lr": 1e-2,
+            "gain": 0.1,
+            "bias_init": -0.1,
+            "batch_size": 16,
+            "max_iterations": 6000,
+            "eval_every": 100,
+            "log_every": 20,
+            "checkpoint_every": 500,
+        },
+        "paper": {  # 130 iterations were an epoch; patience 100 epochs
+            **PAPER["speech"],
+            "unitary_betas": None,
+            "polish": True,  # features in raw dB make such steps that W drifts by 2e-3 within 260 of them
+            "schedule": "constant",
+            "initial_w": "restricted",
+            "normalize": False,
+            "add": "none",
+            "batch_size": 28,
+            "max_iterations": 13_000,
+            "eval_every": 130,
+            "patience": 100,
+            "log_every": 10,
+            "checkpoint_every": 1300,
+        },
+    },
+    "mnist": {
+        "best": {**_BY_EPOCHS, "optimizer": "adam", "batch_size": 50, "epochs": 50, "bias_width": 0.0},
+        "paper": {
+            **PAPER["mnist"],
+            **_BY_EPOCHS,
+            "lr": 1e-4,
+            "unitary_betas": None,
+            "polish": False,
+            "schedule": "constant",
+            "initial_w": "restricted",
+            "bias_width": 0.0,
+            "batch_size": 50,
+            "epochs": 200,
+            "patience": 5,
+        },
+    },
 }
 OF_MODEL: dict[str, dict[str, dict[str, Settings]]] = {
     "copy": {
@@ -74,7 +120,29 @@ OF_MODEL: dict[str, dict[str, dict[str, Settings]]] = {
             "givens": {"initial_w": "family"},
         },
     },
+    "speech": {
+        "best": {
+            "lstm": {"gain": 1.0, "lr": 5e-3, "clip_norm": 1.0},
+            "gru": {"gain": 1.0, "lr": 5e-3, "clip_norm": 1.0},
+            "rnn": {"gain": 1.0, "lr": 1e-3, "clip_norm": 1.0},
+        },
+        "paper": {
+            "lstm": _LSTM_PAPER,
+            "gru": _LSTM_PAPER,
+            "rnn": _LSTM_PAPER,
+            "restricted": {"initial_w": "family"},
+            "householder": {"initial_w": "family"},
+            "givens": {"initial_w": "family"},
+        },
+    },
     "sysid": {"best": {"householder": {"lr": 3e-2}}, "paper": {}},
+    "mnist": {
+        "best": dict.fromkeys(("lstm", "gru", "rnn"), _LSTM_MNIST),
+        "paper": {
+            **dict.fromkeys(("lstm", "gru", "rnn"), {**_LSTM_MNIST, "lr": 1e-3}),
+            **dict.fromkeys(("restricted", "householder", "givens"), {"initial_w": "family"}),
+        },
+    },
 }
 
 _T1000: Settings = {
@@ -92,8 +160,54 @@ _T2000: Settings = {
 _LONG: Settings = {"task": "copy", "model": "full", "best": {"max_iterations": 4000, "stop_after_solved": 500}}
 _TABLE1: Settings = {"task": "sysid", "model": "full,restricted"}
 _CAPACITY: Settings = {"task": "sysid", "systems": "haar", "best": {"max_iterations": 2000}}
+_TABLE2 = {
+    "lstm": (84, 120, 158),
+    "restricted": (128, 158, 192, 256, 378),
+    "full": (128, 192, 256),
+}
+"""Hidden sizes of Table 2."""
 _SHARES = {8: (1, 2, 4, 6, 8), 16: (2, 4, 8, 12, 16), 32: (4, 8, 16, 24, 32)}
 """Reflections and layers of rotations, by size."""
+_TABLE3: dict[str, Settings] = {
+    "lstm-128": {"model": "lstm", "hidden": 128},
+    "lstm-256": {"model": "lstm", "hidden": 256},
+    "restricted-512": {"model": "restricted", "hidden": 512},
+    "full-116": {"model": "full", "hidden": 116, "paper": {"lr": 1e-3}},
+    "full-512": {"model": "full", "hidden": 512},
+}
+_MNIST: dict[str, Settings] = {
+    "mnist": {"task": "mnist", "order": "rows"},
+    "mnist-permuted": {"task": "mnist", "order": "permuted"},
+}
+_FULL_512: Settings = {**_MNIST["mnist-permuted"], **_TABLE3["full-512"]}
+_SEARCH: dict[str, Settings] = {
+    "base": {},
+    **{f"lr-{lr:g}": {"lr": lr} for lr in (3e-4, 3e-3)},
+    **{f"unitary_lr-{lr:g}": {"unitary_lr": lr} for lr in (1e-4, 1e-3, 3e-3)},
+    **{f"bias_lr-{lr:g}": {"bias_lr": lr} for lr in (1e-4, 1e-2)},
+    **{f"batch_size-{rows}": {"batch_size": rows} for rows in (20, 100, 200)},
+    **{f"initial_w-{name}": {"initial_w": name} for name in ("restricted", "uniform", "even")},
+    "initial_spread-0.5": {"initial_w": "uniform", "initial_spread": 0.5},
+    "bias_constraint-nonpositive": {"bias_constraint": "nonpositive"},
+    "clip_norm-1": {"clip_norm": 1.0},
+    "gradient_noise-0.001": {"gradient_noise": 1e-3},
+    "warmup-500": {"warmup": 500},
+    "rmsprop": {"optimizer": "rmsprop"},
+    "unitary_betas-0.95,0.999": {"unitary_betas": (0.95, 0.999)},
+    "dropout-0.1": {"dropout": 0.1},
+    "label_smoothing-0.1": {"label_smoothing": 0.1},
+    "readout-mean": {"readout": "mean"},
+    "readout-times": {"readout": "times"},
+    "num_layers-2": {"num_layers": 2},
+    "lstm": {"model": "lstm"},
+    **{f"lstm-lr-{lr:g}": {"model": "lstm", "lr": lr} for lr in (3e-4, 3e-3, 1e-2)},
+    **{f"lstm-forget_bias-{b:g}": {"model": "lstm", "forget_bias": b} for b in (0.0, 3.0)},
+    "lstm-clip_norm-0": {"model": "lstm", "clip_norm": 0.0},
+    "lstm-batch_size-100": {"model": "lstm", "batch_size": 100},
+}
+"""Steps from the best recipe at N = 128, each by one setting, for the full uRNN and the LSTM of the same N."""
+_SUBSET: Settings = {**_MNIST["mnist-permuted"], "train_images": 5000, "best": {"epochs": 20}, "paper": {"epochs": 20}}
+_N512: Settings = {**_MNIST["mnist-permuted"], "hidden": 512}
 
 PRESETS: dict[str, Settings] = {
     "copy-T1000/full-128": {**_T1000, "model": "full", "hidden": 128},
@@ -122,6 +236,14 @@ PRESETS: dict[str, Settings] = {
     "sysid-N16": {**_TABLE1, "hidden": 16},
     "sysid-N64": {**_TABLE1, "hidden": 64, "best": {"max_iterations": 2000}},
     "sysid-N128": {**_TABLE1, "hidden": 128, "model": "full", "best": {"max_iterations": 2000}},
+    **{
+        f"speech/{model}-{n}": {"task": "speech", "model": model, "hidden": n}
+        for model, sizes in _TABLE2.items()
+        for n in sizes
+    },
+    # Beyond the paper's sizes.
+    "speech/full-512": {"task": "speech", "model": "full", "hidden": 512},
+    "speech/full-256x2": {"task": "speech", "model": "full", "hidden": 256, "num_layers": 2},
     # The paper's future work: a random unitary system, and families between the restricted and the full one.
     **{f"capacity-N{n}/full": {**_CAPACITY, "hidden": n, "model": "full"} for n in _SHARES},
     **{f"capacity-N{n}/restricted": {**_CAPACITY, "hidden": n, "model": "restricted"} for n in _SHARES},
@@ -135,6 +257,22 @@ PRESETS: dict[str, Settings] = {
         for n, shares in _SHARES.items()
         for k in shares
     },
+    **{f"{task}/{name}": {**order, **row} for task, order in _MNIST.items() for name, row in _TABLE3.items()},
+    # The trade-off at the end of section 5.3: families between 7 N and N^2 parameters.
+    **{
+        f"mnist-permuted/householder-{k}": {**_N512, "model": "householder", "reflections": k} for k in (4, 16, 64, 256)
+    },
+    **{f"mnist-permuted/givens-{k}": {**_N512, "model": "givens", "rotations": k} for k in (8, 32, 128)},
+    **{
+        f"mnist-search/{name}": {**_MNIST["mnist-permuted"], "model": "full", "hidden": 128, "epochs": 10, **row}
+        for name, row in _SEARCH.items()
+    },
+    "mnist-subset/full-128": {**_SUBSET, "model": "full", "hidden": 128},
+    "mnist-subset/lstm": {**_SUBSET, "model": "lstm", "parameters": 19594},
+    "mnist-permuted/full-512-two-layers": {**_FULL_512, "num_layers": 2},
+    "mnist-permuted/full-512-mean": {**_FULL_512, "readout": "mean"},
+    "mnist-permuted/full-512-times": {**_FULL_512, "readout": "times"},
+    "mnist-permuted/full-512-two-layers-times": {**_FULL_512, "num_layers": 2, "readout": "times"},
 }
 
 _FAMILIES = ("full-128", "restricted-470", "lstm-68", "householder", "givens", "exponential", "cayley", "rnn")
@@ -143,8 +281,45 @@ GRIDS: dict[str, dict[str, Any]] = {
     "figure1-long": {"cells": ["copy-T5000/full-128", "copy-T10000/full-128"], "seeds": 5},
     "table1": {"cells": [f"sysid-N{n}" for n in (4, 6, 7, 8, 16)], "seeds": 1},
     "table1-large": {"cells": ["sysid-N64", "sysid-N128"], "seeds": 1},
+    "table2": {"cells": [f"speech/{model}-{n}" for model, sizes in _TABLE2.items() for n in sizes], "seeds": 3},
+    "figure2": {"cells": [f"speech/{model}-{n}" for model, sizes in _TABLE2.items() for n in sizes], "seeds": 3},
+    "table2-large": {"cells": ["speech/full-512", "speech/full-256x2"], "seeds": 3},
     "capacity": {"cells": [name for name in PRESETS if name.startswith("capacity-")], "seeds": 1},
+    "table3": {
+        "cells": [f"{task}/{name}" for task in _MNIST for name in _TABLE3],
+        "seeds": 1,
+        "best": {f"{task}/{name}": 3 for task in _MNIST for name in ("full-116", "full-512")},
+    },
+    "table3-capacity": {
+        "cells": [
+            "mnist-permuted/restricted-512",
+            *(name for name in PRESETS if name.startswith(("mnist-permuted/householder", "mnist-permuted/givens"))),
+            "mnist-permuted/full-512",
+        ],
+        "seeds": 1,
+    },
+    "table3-richer": {
+        "cells": [name for name in PRESETS if name.startswith("mnist-permuted/full-512-")],
+        "seeds": 1,
+    },
+    "table3-search": {"cells": [f"mnist-search/{name}" for name in _SEARCH], "seeds": 1},
+    "table3-subset": {"cells": ["mnist-subset/full-128", "mnist-subset/lstm"], "seeds": 1},
 }
+"""Cells, how many seeds each has, and by recipe those cells that have more."""
+ALIASES = {"figure3": "table3"}
+"""Targets whose runs are those of another: Figure 3 shows how the models of Table 3 learn."""
+
+
+def seeds_of(grid: str, recipe: str, preset: str) -> int:
+    """How many seeds a cell of a grid has."""
+    more: dict[str, int] = GRIDS[grid].get(recipe, {})
+    return int(more.get(preset, GRIDS[grid]["seeds"]))
+
+
+def task_of(grid: str) -> str:
+    """The task of the cells of a grid."""
+    task: str = PRESETS[GRIDS[grid]["cells"][0]]["task"]
+    return task
 
 
 def settings(

@@ -2,14 +2,16 @@
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from urnn.experiments import figures
+from urnn.experiments import figures, table3
 from urnn.experiments.files import read_json, write_atomic
 from urnn.experiments.grid import Cell, gather
+from urnn.experiments.markdown import table as _markdown
 from urnn.experiments.presets import GRIDS
+from urnn.experiments.speech import figure2, table2
 
 Rows = list[dict[str, Any]]
 
@@ -26,9 +28,14 @@ PAPER_FIGURE1 = {("full-128", 1000): "about 2000", ("full-128", 2000): "about 50
 """Figure 1 as the paper describes it: iterations to a solution. The others stay at the baseline."""
 
 
-def write_results(grid: str, recipe: str, cells: Sequence[Cell], results: Path) -> Path:
-    """Write what a grid found, one run on each line."""
-    runs = ",\n".join("  " + json.dumps(row) for row in gather(cells))
+def write_results(
+    grid: str, recipe: str, cells: Sequence[Cell], results: Path, more: Mapping[tuple[str, int], Any] | None = None
+) -> Path:
+    """Write what a grid found, one run on each line; ``more`` joins the results of a preset and seed."""
+    rows = gather(cells)
+    for row in rows:
+        row["result"] |= (more or {}).get((row["preset"], row["seed"]), {})
+    runs = ",\n".join("  " + json.dumps(row) for row in rows)
     head = json.dumps({"grid": grid, "recipe": recipe, "cells": len(cells)})[:-1]
     results.mkdir(parents=True, exist_ok=True)
     path = results / f"{grid}-{recipe}.json"
@@ -41,7 +48,7 @@ def write_page(results: Path, docs: Path) -> Path:
     (docs / "images").mkdir(parents=True, exist_ok=True)
     found = load(results)
     for (grid, recipe), runs in found.items():
-        if runs:
+        if runs and grid in PICTURES:
             PICTURES[grid](runs, docs / "images" / f"{grid}-{recipe}.png")
     path = docs / "results.md"
     write_atomic(path, page(found).encode())
@@ -192,6 +199,15 @@ def _capacity(grid: str, runs: dict[str, Rows]) -> list[str]:
     return parts
 
 
+def _figure2(grid: str, runs: dict[str, Rows]) -> list[str]:
+    """The picture of each recipe."""
+    text = (
+        "The first evaluation utterance and what is predicted of it, by the model of each kind with the lowest "
+        "validation error. `urnn reproduce figure2` leaves all of them as WAV files beside the runs."
+    )
+    return [text, *(f"![Spectrograms of the truth and of predictions](images/{grid}-{recipe}.png)" for recipe in runs)]
+
+
 def _iterations(median: float, solved: list[int], limit: int) -> str:
     if not solved:
         return f"none within {limit}"
@@ -204,6 +220,14 @@ SECTIONS: list[tuple[str, str, Callable[[str, dict[str, Rows]], list[str]]]] = [
     ("capacity", "Capacity in practice", _capacity),
     ("figure1", "Figure 1: the copy problem", _figure1),
     ("figure1-long", "Beyond Figure 1: longer delays", _figure1),
+    ("table2", "Table 2: speech", table2.section),
+    ("table2-large", "Beyond Table 2: larger models of speech", table2.section),
+    ("figure2", "Figure 2: predictions of speech", _figure2),
+    ("table3", "Table 3 and Figure 3: pixel-by-pixel MNIST", table3.section),
+    ("table3-capacity", "Beyond Table 3: accuracy over capacity", table3.capacity),
+    ("table3-richer", "Beyond Table 3: two layers and richer readouts", table3.section),
+    ("table3-search", "Table 3: what was tried", table3.search),
+    ("table3-subset", "Table 3 in minutes: a subset on a CPU", table3.section),
 ]
 PICTURES: dict[str, Callable[[Rows, Path], None]] = {
     "table1": figures.starts,
@@ -211,6 +235,13 @@ PICTURES: dict[str, Callable[[Rows, Path], None]] = {
     "capacity": figures.capacity,
     "figure1": figures.curves,
     "figure1-long": figures.curves,
+    "table2": figures.errors,
+    "table2-large": figures.errors,
+    "figure2": figure2.draw,
+    "table3": figures.learning,
+    "table3-capacity": figures.accuracies,
+    "table3-richer": figures.learning,
+    "table3-subset": figures.learning,
 }
 
 
@@ -229,11 +260,6 @@ def _provenance(grid: str, runs: dict[str, Rows]) -> list[str]:
             f"all ({'; '.join(sorted(where))}). [results/{grid}-{recipe}.json](../results/{grid}-{recipe}.json)"
         )
     return ["\n".join(f"- {line}" for line in lines)]
-
-
-def _markdown(header: list[str], lines: list[list[str]]) -> str:
-    rows = [header, ["---"] * len(header), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def _figures(spread: dict[str, Any], figure: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 from urnn._checks import check_number
 
 
-def setting(default: Any, text: str) -> Any:
-    """A field with its default and its line of help."""
-    return field(default=default, metadata={"help": text})
+def setting(default: Any, text: str, place: bool = False) -> Any:
+    """A field with its default and its line of help. A ``place`` says where something lies, not what is computed."""
+    return field(default=default, metadata={"help": text, "place": place})
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,15 @@ class Setting:
     name: str
     kind: Any
     default: Any
-    help: str
+    help: str = ""
+    place: bool = False
 
 
 def settings_of(cls: type) -> dict[str, Setting]:
     """All fields of a dataclass, by name."""
     kinds = typing.get_type_hints(cls)
     return {
-        f.name: Setting(f.name, kinds[f.name], None if f.default is MISSING else f.default, f.metadata.get("help", ""))
+        f.name: Setting(f.name, kinds[f.name], None if f.default is MISSING else f.default, **f.metadata)
         for f in fields(cls)
     }
 

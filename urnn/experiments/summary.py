@@ -29,6 +29,29 @@ def summarize(folder: RunFolder, result: dict[str, Any], console: Console) -> No
             spread = rules["best validation"]
             table.add_row(cell, *(f"{spread[name]:.1e}" for name in ("best", "median", "worst")))
         console.print(table)
+    elif "eval_mse" in result:
+        table = _table("model", "params", "iters", "valid.", "eval.", "ms/iteration", title="Squared error, dB^2")
+        each = f"{1000 * result['seconds_per_iteration']:.1f}"
+        figures = (f"{result['valid_mse']:.2f}", f"{result['eval_mse']:.2f}", each)
+        table.add_row(
+            f"{config.model}, N = {config.hidden}", str(result["parameters"]), str(result["iterations"]), *figures
+        )
+        for name, found in result["baselines"].items():
+            table.add_row(name, "-", "-", f"{found['valid_mse']:.2f}", f"{found['eval_mse']:.2f}", "-")
+        console.print(table)
+        for line in (*result["notes"], *(f"left out: {bad}" for bad in result["skipped"])):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    elif "test_accuracy" in result:
+        table = _table("model", "params", "epochs", "validation", "test", "ms/iteration")
+        table.add_row(
+            f"{config.model}, N = {config.hidden}",
+            str(result["parameters"]),
+            f"{result['iterations'] / result['iterations_per_epoch']:.3g}",
+            f"{result['validation_accuracy']:.2%}",
+            f"{result['test_accuracy']:.2%}",
+            f"{1000 * result['seconds_per_iteration']:.1f}",
+        )
+        console.print(table)
     else:
         table = _table("model", "params", "iters", "solved at", "loss/baseline", "recall", "ms/iteration")
         table.add_row(

@@ -24,7 +24,9 @@ from urnn._module import unitary_tensors
 from urnn.experiments import checkpoint, models, optimizers
 from urnn.experiments.config import Config
 from urnn.experiments.folder import RunFolder
+from urnn.experiments.health import Health, values_fault
 from urnn.experiments.progress import Reporter
+from urnn.experiments.signals import noted
 from urnn.experiments.tasks import Problem
 from urnn.linalg import unitarity_defect
 
@@ -52,6 +54,7 @@ def prepare(config: Config) -> Config:
     """``config`` with all that is left open decided: the number of threads, and ``hidden`` where it is to match."""
     _check_device(config.device)
     threads = config.threads or torch.get_num_threads()
+    config = config.problem.settled(config)
     if config.parameters:
         config = models.sized(config, *config.problem.widths())
     return replace(config, threads=threads)
@@ -80,29 +83,44 @@ def _check_device(name: str) -> None:
 
 
 def train(folder: RunFolder, console: Console) -> dict[str, Any]:
-    """Run, or go on with, what the folder holds; returns its result."""
+    """Run, or go on with, what the folder holds; returns its result.
+
+    Raises:
+        SystemExit: SIGTERM or SIGINT came; a checkpoint was written.
+        FloatingPointError: a loss, gradient or parameter is not finite.
+        OSError: the folder cannot be written, or another process works in it.
+    """
     if (done := folder.result()) is not None:
         return done
-    try:
-        return _train(folder, console)
-    finally:
-        folder.end_log()
+    with folder.locked():
+        try:
+            return _train(folder, console)
+        finally:
+            folder.end_log()
 
 
 def _train(folder: RunFolder, console: Console) -> dict[str, Any]:
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     config = folder.config()
     torch.set_num_threads(config.threads or torch.get_num_threads())
+    if config.device.startswith("cuda"):
+        torch.backends.cuda.matmul.fp32_precision = "tf32" if config.tf32 else "ieee"
     torch.manual_seed(config.seed)
     problem = config.problem.start(config)
     model = problem.model().to(config.device)
     optimizer = optimizers.build(config, model)
     now, best = Progressed(), dict[str, Tensor]()
-    if (loaded := folder.load()) is not None:
-        now, best = restore(loaded, model, optimizer)
-    step = training_step(config, problem, model, optimizer)
+    if (loaded := folder.load(say)) is not None:
+        now, best = restore(loaded, model, optimizer, folder)
+    step, health, saved = training_step(config, problem, model, optimizer), Health(model), now.iteration
     folder.start_log(now.iteration, config.tensorboard)
 
-    with Reporter(console, folder.path.name, now.iteration, config.max_iterations, problem.baseline) as reporter:
+    with (
+        noted() as signals,
+        Reporter(console, folder.path.name, now.iteration, config.max_iterations, problem.baseline) as reporter,
+    ):
         while now.iteration < config.max_iterations and now.stopped is None:
             started = time.perf_counter()
             losses = []
@@ -110,7 +128,10 @@ def _train(folder: RunFolder, console: Console) -> dict[str, Any]:
             for iteration in range(now.iteration, now.iteration + chunk):
                 optimizers.set_rates(optimizer, optimizers.factor(config, iteration))
                 losses.append(step(*problem.batch(iteration)))
+                health.look()
             values: list[float] = torch.stack(losses).tolist()  # here the host waits, and nowhere else
+            if (fault := health.fault(values)) is not None:
+                raise _not_finite(now.iteration + 1 + fault[0], fault[1], folder)
             now.iteration += chunk
             now.seconds += time.perf_counter() - started
 
@@ -124,23 +145,38 @@ def _train(folder: RunFolder, console: Console) -> dict[str, Any]:
             if config.eval_every and (now.iteration % config.eval_every == 0):
                 found = _evaluate(problem, model, now, best, config)
                 folder.log({"iteration": now.iteration, **found})
-            if now.iteration % config.checkpoint_every == 0:
-                folder.save(now.iteration, *state(model, optimizer, best, now))
+            over = now.iteration == config.max_iterations or bool(now.stopped)
+            if now.iteration % config.checkpoint_every == 0 or over or (signals.signal and saved < now.iteration):
+                if (bad := values_fault(model)) is not None:
+                    raise _not_finite(now.iteration, bad, folder)
+                folder.save(now.iteration, *state(model, optimizer, best, now), config.keep_checkpoints)
+                saved = now.iteration
+            if signals.signal:
+                say(f"{signals.signal.name} at iteration {now.iteration}: saved; `{resume(folder)}` goes on.")
+                raise SystemExit(signals.status)
 
     result = _result(problem, model, now, best, folder)
     folder.finish(result)
     return result
 
 
+def resume(folder: RunFolder) -> str:
+    """The command that goes on with a run."""
+    return f"urnn train --resume {folder.path}"
+
+
+def _not_finite(iteration: int, expected: str, folder: RunFolder) -> FloatingPointError:
+    last = folder.last_checkpoint()
+    return FloatingPointError(
+        f"iteration {iteration}: expected {expected}. The last good checkpoint is {last or 'not there yet'}; "
+        f"a lower lr or unitary_lr is the usual cure: `{resume(folder)} --set lr=VALUE --allow lr`."
+    )
+
+
 def _watch(now: Progressed, values: list[float], config: Config, baseline: float | None) -> None:
     """Whether the problem is solved, and whether that is enough."""
     first = now.iteration - len(values)
     for place, value in enumerate(values, start=1):
-        if value != value or abs(value) == float("inf"):
-            raise FloatingPointError(
-                f"iteration {first + place}: expected a finite loss, got {value}. "
-                "The last checkpoint is from before; a lower lr or unitary_lr is the usual cure."
-            )
         now.recent = [*now.recent[-(WINDOW - 1) :], value]
         if baseline is None or len(now.recent) < WINDOW:
             continue
@@ -220,18 +256,31 @@ def state(
 
 
 def restore(
-    loaded: tuple[dict[str, Tensor], dict[str, Any]], model: nn.Module, optimizer: torch.optim.Optimizer
+    loaded: tuple[dict[str, Tensor], dict[str, Any]],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    folder: RunFolder,
 ) -> tuple[Progressed, dict[str, Tensor]]:
-    """Put a checkpoint back into model, optimizer and generators; returns the rest of it."""
+    """Put a checkpoint back into model, optimizer and generators; returns the rest of it.
+
+    The options of the optimizer are those of the settings, which may have changed since.
+    """
     tensors, meta = loaded
-    model.load_state_dict(checkpoint.unflatten(meta["model"], tensors))
-    optimizer.load_state_dict(checkpoint.unflatten(meta["optimizer"], tensors))
-    device = next(model.parameters()).device
-    best = {name: tensor.to(device) for name, tensor in checkpoint.unflatten(meta["best"], tensors).items()}
-    torch.set_rng_state(tensors["random/cpu"])
+    options = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+    try:
+        model.load_state_dict(checkpoint.unflatten(meta["model"], tensors))
+        optimizer.load_state_dict(checkpoint.unflatten(meta["optimizer"], tensors))
+        device = next(model.parameters()).device
+        best = {name: tensor.to(device) for name, tensor in checkpoint.unflatten(meta["best"], tensors).items()}
+        torch.set_rng_state(tensors["random/cpu"])
+        now = Progressed(**meta["progress"])
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{folder.last_checkpoint()}: expected a checkpoint of this run, got {error!r}") from error
+    for group, own in zip(optimizer.param_groups, options, strict=True):
+        group.update(own)
     if torch.cuda.is_available() and "random/cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random/cuda"])
-    return Progressed(**meta["progress"]), best
+    return now, best
 
 
 def run(config: Config, out: Path, console: Console) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class UnitaryRNN(Recurrent):
         dtype: float32/complex64 or float64/complex128; None means PyTorch's default precision.
 
     Shape (T steps, B rows, D directions, L layers; B is absent for unbatched input):
-        x (T, B, M), real or complex, or a ``PackedSequence``; h_0 (D L, B, N), complex.
+        x (T, B, M), real or complex, or a ``PackedSequence``; h_0 (D L, B, N), complex; lengths (B,), integers on the
+        device of x: row b ends after so many steps, its further states are 0 (of a ``PackedSequence`` they are known).
         Returns h (T, B, D N) or a ``PackedSequence`` (None without ``return_sequence``), and h_n (D L, B, N), the state
         after each row's last step.
 
@@ -122,10 +123,12 @@ class UnitaryRNN(Recurrent):
         """Does nothing; it is here because code written for ``nn.GRU`` calls it."""
 
     def forward(
-        self, x: Tensor | PackedSequence, h_0: Tensor | None = None
+        self, x: Tensor | PackedSequence, h_0: Tensor | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor | PackedSequence | None, Tensor]:
         """States of the last layer at all steps (None without ``return_sequence``), and last states of all layers."""
         if isinstance(x, PackedSequence):
+            if lengths is not None:
+                raise ValueError("lengths: expected None with a PackedSequence, which knows them, got a tensor")
             return self._forward_packed(x, h_0)
         x = self._check_input(x)
         batched = x.dim() == 3
@@ -134,6 +137,8 @@ class UnitaryRNN(Recurrent):
             expected = f"{order} or (T, {{}})".format(self.input_size, self.input_size)
             raise ValueError(f"x: expected shape {expected}, got {format_shape(x.shape)}")
         if not batched:
+            if lengths is not None:
+                raise ValueError(f"lengths: expected None without a batch, got a tensor with x {format_shape(x.shape)}")
             x = x.unsqueeze(1)
         elif self.batch_first:
             x = x.transpose(0, 1)
@@ -141,7 +146,7 @@ class UnitaryRNN(Recurrent):
             raise ValueError(f"x: expected at least one time step, got {format_shape(x.shape)} as (T, B, M)")
         if h_0 is not None:
             h_0 = self._check_h_0(h_0, x.shape[1] if batched else None)
-        h, h_n = self._run_layers(x, h_0, None)
+        h, h_n = self._run_layers(x, h_0, lengths)
         if not batched:
             return None if h is None else h.squeeze(1), h_n.squeeze(1)
         return h.transpose(0, 1) if self.batch_first and h is not None else h, h_n

@@ -35,6 +35,10 @@ class Task:
         """Inputs and outputs of the model at each step."""
         raise ValueError(f"parameters: expected 0 for {type(self).__name__}, whose model has no other size than hidden")
 
+    def settled(self, config: "Config") -> "Config":
+        """``config`` with what this task leaves open decided; what is wrong with its data is best said here."""
+        return config
+
     def start(self, config: "Config") -> "Problem":
         """The task with the settings of a run."""
         raise NotImplementedError

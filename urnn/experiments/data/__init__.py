@@ -1,0 +1,1 @@
+"""Files of data sets: readers that check what they read, and downloads."""
