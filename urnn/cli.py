@@ -8,14 +8,14 @@ import typer
 from rich.console import Console
 
 import urnn
-from urnn import cli_bench, cli_speech
+from urnn import cli_bench, cli_report, cli_speech
 from urnn._checks import check_int
 
 app = typer.Typer(
     help="Recurrent networks with a unitary recurrence matrix.", no_args_is_help=True, add_completion=False
 )
 app.add_typer(cli_bench.app, name="bench")
-for command in (cli_speech.features, cli_speech.score, cli_speech.predict):
+for command in (cli_report.report, cli_speech.features, cli_speech.score, cli_speech.predict):
     app.command()(command)
 
 
@@ -164,19 +164,6 @@ def reproduce(
     console.print(f"Page: {tables.write_page(results, docs)}", highlight=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)
-
-
-@app.command()
-def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, of results (results/), of benchmarks.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page.")] = Path("report.html"),
-    n: Annotated[str, typer.Option("--n", help="Sizes of the section on capacity, or none.")] = "2..12",
-) -> None:
-    """Write one page, complete in itself, that shows runs and results: tables, curves, spectra, commands."""
-    from urnn.report.page import write
-
-    written = write(runs, out, [] if n == "none" else _sizes(n))
-    Console().print(f"Report: {written} ({written.stat().st_size / 1e6:.1f} MB)", highlight=False, soft_wrap=True)
 
 
 @app.command()

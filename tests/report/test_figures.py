@@ -118,6 +118,17 @@ def test_iterations_to_solve_are_a_median_over_all_seeds():
     assert (one["rows"][0]["ours"], one["rows"][0]["better"]) == ("not solved", "paper")
 
 
+def test_accuracies_are_better_where_they_are_higher():
+    shares = [("mnist/full-116", 0.95), ("mnist/full-116", 0.93), ("mnist/lstm-128", 0.97)]
+    rows = [{"preset": preset, "result": {"test_accuracy": share}} for preset, share in shares]
+    (one,) = tables.compared({("table3", "best"): rows})
+    found = {row["what"]: (row["paper"], row["ours"], row["count"], row["better"]) for row in one["rows"]}
+    assert found == {
+        "mnist/full-116": ("92.8", "94.00", "2 seeds", "ours"),
+        "mnist/lstm-128": ("97.8", "97.00", "1 seed", "paper"),
+    }
+
+
 def test_pages_of_results_become_data():
     markdown = ["Text with `code`.", "| a | b |\n| --- | --- |\n| `1` | <2> |", "![x](y.png)", "- one [f](../f)\n- two"]
     assert tables.blocks(markdown) == [

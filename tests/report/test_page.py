@@ -100,7 +100,7 @@ def test_a_missing_library_is_named_with_its_cure(monkeypatch, tmp_path, missing
 
 def test_the_command_says_where_the_page_is(runs, tmp_path):
     out = tmp_path / "new" / "report.html"
-    result = CliRunner().invoke(app, ["report", str(runs), "-o", str(out), "--n", "none"])
+    result = CliRunner().invoke(app, ["report", str(runs), "-o", str(out), "--n", "0"])
     assert result.exit_code == 0, result.output
     assert f"Report: {out} (" in result.output
 

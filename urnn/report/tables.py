@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from urnn.experiments import results
+from urnn.experiments import results, table3
 
 _LINK = re.compile(r"\[([^]]*)]\([^)]*\)")
 
@@ -65,6 +65,18 @@ def _figure1(runs: By) -> list[dict[str, str]]:
     return found
 
 
+def _table3(runs: By) -> list[dict[str, str]]:
+    """Test accuracies in percent, ours the mean over the seeds."""
+    found = []
+    for preset, (_, _, paper) in table3.PAPER.items():
+        for recipe, rows in runs.items():
+            mine = [100 * one["result"]["test_accuracy"] for one in rows if one["preset"] == preset]
+            if mine:
+                ours, seeds = statistics.mean(mine), f"{len(mine)} seed{'s' * (len(mine) > 1)}"
+                found.append(row(preset, recipe, f"{paper:.1f}", f"{ours:.2f}", seeds, (-paper, -ours)))
+    return found
+
+
 COMPARED: dict[str, tuple[str, str, Callable[[By], list[dict[str, str]]]]] = {
     "table1": (
         "Table 1: system identification",
@@ -76,6 +88,11 @@ COMPARED: dict[str, tuple[str, str, Callable[[By], list[dict[str, str]]]]] = {
         "Figure 1: the copy problem",
         "Iterations to a solution, fewer is better; ours is the median over the seeds.",
         _figure1,
+    ),
+    "table3": (
+        "Table 3: pixel-by-pixel MNIST",
+        "Test accuracy in percent, higher is better; ours is the mean over the seeds.",
+        _table3,
     ),
 }
 """What has figures in the paper: title, text, and the comparison."""
