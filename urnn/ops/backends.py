@@ -85,11 +85,10 @@ def _gpu_limits(problem: Problem) -> str | None:
     if torch.cuda.get_device_capability(problem.device) < (8, 0):
         return "it needs a GPU of compute capability 8.0 (Ampere) or later"
     if not _is_installed("cuda.bindings"):
-        return "cuda-bindings is not installed. pip install 'urnn[gpu]' adds it"
-    if problem.n > 128:
-        launch, plan = (importlib.import_module(f"urnn.ops.gpu.{name}") for name in ("launch", "plan"))
-        return cast(str | None, plan.split_limits(problem.n, launch.gpu(problem.device), launch.tf32()))
-    return None
+        return "cuda-bindings is not installed. pip install cuda-bindings adds it"
+    from urnn.ops.gpu.launch import limits  # only now is it sure that this can be imported
+
+    return limits(problem.n, problem.device)
 
 
 BACKENDS: dict[str, Backend] = {  # tried in this order by backend="auto"

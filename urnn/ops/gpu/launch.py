@@ -7,8 +7,13 @@ from torch import Tensor
 
 from urnn._typing import Biases, Inputs, Lengths, Matrices, Projections, States, Steps
 from urnn.ops.gpu.compiler import launch
-from urnn.ops.gpu.plan import ROW_LIMIT, THREADS, WARPS, Gpu, Launch, Part, row_plan, split_plan
+from urnn.ops.gpu.plan import ROW_LIMIT, THREADS, WARPS, Gpu, Launch, Part, row_plan, split_limits, split_plan
 from urnn.ops.layout import final_state, product, project, project_backward, recurrent_matrix_gradient
+
+
+def limits(n: int, device: torch.device) -> str | None:
+    """None, or why the GPU is too small for this hidden size."""
+    return None if n <= ROW_LIMIT else split_limits(n, gpu(device), tf32())
 
 
 def forward(
